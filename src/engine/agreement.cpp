@@ -91,9 +91,9 @@ bool Agreement::ask_history(Op& op, int rank) {
   op.timer.history_until = world_.now() + kHistoryTime;
   std::string payload;
   for (std::uint64_t seq = oldest_kept(group); seq <= op.seq; ++seq) {
-    const auto& call = group.block->slots[seq % shm::kWindow].cold.call;
+    const call::CallCode call = shm::recorded_call(group.block->call(seq));
     payload.append(reinterpret_cast<const char*>(&seq), sizeof(seq));
-    payload.append(reinterpret_cast<const char*>(call), sizeof(call::CallCode));
+    payload.append(reinterpret_cast<const char*>(call.data()), sizeof(call));
   }
   channel_.control(peer, encode(transport::HistoryFrame{group.id, op.seq}), std::move(payload));
   return true;
@@ -117,8 +117,7 @@ Agreement::Cause Agreement::on_history(Group& group, int rank, std::uint64_t seq
     if (past.seq > group.window.started() || past.seq + shm::kWindow <= group.window.started() ||
         past.seq == 0)
       continue;
-    const auto& ours = group.block->slots[past.seq % shm::kWindow].cold.call;
-    if (std::equal(past.code.begin(), past.code.end(), std::begin(ours))) continue;
+    if (past.code == shm::recorded_call(group.block->call(past.seq))) continue;
     return cause_of(group, rank, &past.code, past.seq);
   }
   // An older call differs, which nobody remembers any more.
@@ -126,21 +125,29 @@ Agreement::Cause Agreement::on_history(Group& group, int rank, std::uint64_t seq
                   std::min(std::max(seq, oldest_kept(group)), group.window.started()));
 }
 
+Agreement::Cause Agreement::first_difference(const Group& group, int other,
+                                             std::uint64_t end) const {
+  const shm::GroupBlock& theirs = *group.member(other).block;
+  for (std::uint64_t seq = end - std::min<std::uint64_t>(end - 1, shm::kLines); seq < end; ++seq) {
+    if (!shm::has_come(theirs.line(seq), seq)) continue;
+    const call::CallCode code = shm::recorded_call(theirs.call(seq));
+    if (code == shm::recorded_call(group.block->call(seq))) continue;
+    const call::CallCode agreed = call::agreed_part(code);
+    return cause_of(group, other, &agreed, seq);
+  }
+  return std::nullopt;
+}
+
+Outcome Agreement::differs_behind(const Group& group, int other) const {
+  const std::uint64_t started = group.window.started();
+  return first_difference(group, other, started + 1)
+      .value_or(cause_of(group, other, nullptr, started));
+}
+
 Agreement::Cause Agreement::differs_in_lines(Op& op, int other) {
   Group& group = *op.group;
-  const shm::GroupBlock& theirs = *group.members[static_cast<std::size_t>(other)].block;
-  // The chain differs: find the first call of the window that does.
-  const std::uint64_t oldest = op.seq > shm::kWindow - 1 ? op.seq - (shm::kWindow - 1) : 1;
-  for (std::uint64_t seq = oldest; seq <= op.seq; ++seq) {
-    const shm::OperationSlot& slot = theirs.slots[seq % shm::kWindow];
-    const shm::OperationSlot& ours = group.block->slots[seq % shm::kWindow];
-    if (!shm::has_come(slot.line, seq)) continue;
-    call::CallCode code;
-    std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), code.begin());
-    if (!std::equal(code.begin(), code.end(), std::begin(ours.cold.call))) {
-      return differs(op, other, code, seq);
-    }
-  }
+  if (op.agreement.disagreeing_rank >= 0) return std::nullopt;  // see check_history
+  if (Cause cause = first_difference(group, other, op.seq + 1)) return cause;
   if (op.state == Op::State::running && ask_history(op, other)) return std::nullopt;
   return cause_of(group, other, nullptr, op.seq);
 }
@@ -179,7 +186,7 @@ Agreement::Cause Agreement::compare_both_ways(Op& op) {
   for (const int rank : group.local_members) {
     Member& member = group.member(rank);
     if (member.block == nullptr && !find_block(group, member)) continue;
-    const shm::Arrival& line = member.block->slots[op.seq % shm::kWindow].line;
+    const shm::Arrival& line = member.block->line(op.seq);
     if (!shm::has_come(line, op.seq)) continue;
     if (line.fingerprint != op.fingerprint) return differs_in_lines(op, rank);
   }
@@ -206,9 +213,7 @@ bool Agreement::next_call_differs(const Op& op, int rank) {
 /// call differs, and it is not known which.
 Outcome Agreement::cause_of(const Group& group, int other, const call::CallCode* theirs,
                             std::uint64_t seq) const {
-  const shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];
-  call::CallCode ours;
-  std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), ours.begin());
+  const call::CallCode ours = shm::recorded_call(group.block->call(seq));
   const std::string us = name_of(world_, group, group.rank);
   const std::string them = name_of(world_, group, other);
   if (theirs != nullptr && *theirs != ours) {

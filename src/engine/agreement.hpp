@@ -47,6 +47,9 @@ class Agreement {
   [[nodiscard]] Cause differs(Op& op, int other, const call::CallCode& theirs, std::uint64_t seq);
   /// The line of a rank of our host shows another fingerprint. Its block must have been found.
   [[nodiscard]] Cause differs_in_lines(Op& op, int other);
+  /// A rank of our host has passed a call that differs, and needs nothing from us; so we may not
+  /// have looked at its lines.
+  [[nodiscard]] Outcome differs_behind(const Group& group, int other) const;
   /// The two do not exchange as many elements as each other expects.
   [[nodiscard]] Outcome splits_differ(const Op& op, int rank,
                                       const transport::DataFrame& data) const;
@@ -70,6 +73,8 @@ class Agreement {
                                  std::span<const std::byte> payload) const;
 
  private:
+  /// The first call before `end` that differs from ours in the lines of a rank of our host.
+  [[nodiscard]] Cause first_difference(const Group& group, int other, std::uint64_t end) const;
   [[nodiscard]] Outcome cause_of(const Group& group, int other, const call::CallCode* theirs,
                                  std::uint64_t seq) const;
 

@@ -131,7 +131,7 @@ bool FailureDetector::is_through(Group& group, int rank, std::uint64_t seq) cons
   // acquire: pairs with Host::leave.
   if (peer.header().left.load(std::memory_order_acquire) != 0) return true;
   if (member.block == nullptr && !find_block(group, member)) return false;
-  return shm::value_of(member.block->done) >= seq;
+  return passed_by(*member.block) >= seq;
 }
 
 std::string FailureDetector::state_of(const Member& member) const {
@@ -162,8 +162,8 @@ bool FailureDetector::observe(const Op& op, int rank, TimePoint asked, Blame& bl
   }
   if (member.block == nullptr && !find_block(group, member)) return true;
   std::uint64_t count = 0;
-  for (const shm::Counter& counter : member.block->slots[op.seq % shm::kWindow].counters) {
-    const std::uint64_t value = shm::value_of(counter);
+  for (int i = 0; i < shm::kCounters; ++i) {
+    const std::uint64_t value = shm::value_of(member.block->counter(op.seq, i));
     if (value >> shm::kCounterShift == op.seq) count += value;
   }
   blame.lines(rank, last_call_of(*member.block), count);
@@ -204,11 +204,12 @@ Blame FailureDetector::observe_queue(Group& group) const {
   Blame blame(
       "group '" + group.name + "', operation " + std::to_string(seq) + " " + tutti::describe(call),
       seq, group.size, [&](int rank) { return name_of(world_, group, rank); });
-  const std::uint64_t passed = seq - std::min<std::uint64_t>(seq, shm::kWindow);
+  const std::uint64_t passed =
+      seq - std::min(seq, static_cast<std::uint64_t>(most_under_way(group)));
   for (const int rank : group.local_members) {
     Member& member = group.members[static_cast<std::size_t>(rank)];
     const bool known = member.block != nullptr || find_block(group, member);
-    const std::uint64_t done = known ? shm::value_of(member.block->done) : 0;
+    const std::uint64_t done = known ? passed_by(*member.block) : 0;
     if (done >= passed) continue;
     const transport::RegionPeer& peer =
         world_.regions->peers[static_cast<std::size_t>(member.local)];
@@ -252,7 +253,7 @@ std::optional<Outcome> FailureDetector::check_queue(Group& group, TimePoint now)
     if (auto doing = told_ahead(group, culprit, timer.asked_ahead, now))
       blame.doing(culprit, std::move(*doing));
   }
-  return blame.cannot_begin(now - timer.since, shm::kWindow);
+  return blame.cannot_begin(now - timer.since, most_under_way(group));
 }
 
 Outcome FailureDetector::gone(const Op& op, int rank) const {

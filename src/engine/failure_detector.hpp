@@ -78,6 +78,10 @@ class FailureDetector {
   /// Observes the ranks of our host for the first call that waits for a slot: those that have not
   /// passed the operation that is in the slot.
   [[nodiscard]] Blame observe_queue(Group& group) const;
+  /// How many operations may be under way when that call begins.
+  [[nodiscard]] static int most_under_way(Group& group) {
+    return group.plans->find(group.window.first_queued().call()).window;
+  }
 
   // Causes.
   /// The cause for an operation whose deadline has passed. Nothing: ranks of other hosts are asked

@@ -31,8 +31,8 @@ bool find_block(const Group& group, Member& member) noexcept {
 
 std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
   std::uint64_t last = 0;
-  for (const shm::OperationSlot& slot : block.slots) {
-    last = std::max(last, slot.line.epoch.load(std::memory_order_acquire));  // pairs with publish
+  for (const shm::Arrival& line : block.lines) {
+    last = std::max(last, line.epoch.load(std::memory_order_acquire));  // pairs with publish
   }
   return last;
 }

@@ -56,6 +56,10 @@ inline constexpr std::uint64_t kClosed = ~std::uint64_t{0} - 1;
 /// earlier, a member that looks for the old group would take the slot's rank for one that has not
 /// made the group yet.
 inline constexpr std::uint64_t kSettled = ~std::uint64_t{0};
+/// Every operation up to this number has ended for the rank whose lines these are.
+[[nodiscard]] inline std::uint64_t passed_by(const transport::shm::GroupBlock& block) noexcept {
+  return transport::shm::number_of(transport::shm::value_of(block.done));
+}
 
 /// True if the group has ended for the rank whose lines these are. All that it did in the group was
 /// written before that, also the break word if the group was broken.

@@ -68,6 +68,7 @@ bool Interpreter::begin(Op& op) noexcept {
   op.region.fingerprint = op.fingerprint;
   op.region.stage_bytes = bound.stage_bytes;
   op.region.in_line = bound.inline_stage;
+  op.region.awaited = !bound.only_receives || op.group->strict;
   op.region.mode = regions_.policy().choose(bound.stage_bytes, op.seq);
   if (bound.schedule->messages || bound.scratch_bytes != 0) return false;
   if (bound.inline_stage) {

@@ -11,15 +11,6 @@ namespace tutti::engine {
 
 namespace shm = transport::shm;
 
-namespace {
-
-/// Three compares: std::equal would call memcmp.
-bool is_call(const call::CallCode& code, const std::uint64_t (&call)[3]) noexcept {
-  return code[0] == call[0] && code[1] == call[1] && code[2] == call[2];
-}
-
-}  // namespace
-
 OperationRunner::OperationRunner(const World& world, GroupTable& groups, MessageChannel& channel,
                                  FailurePropagation& propagation, Agreement& agreement,
                                  CompletionQueue& completions)
@@ -40,21 +31,31 @@ std::uint64_t OperationRunner::submit(Group& group, const Collective& call) noex
   if (group.broken) [[unlikely]]
     return ticket;
   propagation_.guarded(&group, [&] {
-    const bool waits = group.window.must_wait(call);
+    const BoundPlan* const bound = group.window.has_queued() ? nullptr : plan_to_begin(group, call);
+    if (group.broken) [[unlikely]]
+      return;
     const std::uint64_t record =
-        recorder_ == nullptr
-            ? 0
-            : recorder_->called(group.record_place, ticket, call,
-                                waits ? record::EntryState::queued : record::EntryState::running);
-    if (waits) [[unlikely]] {
-      group.window.enqueue(call, record);
-      ++queued_;
-      start_queued(group);
-    } else {
-      start(group, call, record);
-    }
+        recorder_ == nullptr ? 0
+                             : recorder_->called(group.record_place, ticket, call,
+                                                 bound == nullptr ? record::EntryState::queued
+                                                                  : record::EntryState::running);
+    if (bound != nullptr) [[likely]]
+      return start(group, call, *bound, record);
+    group.window.enqueue(call, record);
+    ++queued_;
+    start_queued(group);
   });
   return ticket;
+}
+
+const BoundPlan* OperationRunner::plan_to_begin(Group& group, const Collective& call) {
+  const BoundPlan& bound = group.plans->find(call);
+  const bool may = group.window.may_begin(call, bound);
+  if (const int other = group.window.disagreeing(); other >= 0) [[unlikely]] {
+    propagation_.break_group(group, agreement_.differs_behind(group, other));
+    return nullptr;
+  }
+  return may ? &bound : nullptr;
 }
 
 bool OperationRunner::start_queued() {
@@ -67,18 +68,20 @@ bool OperationRunner::start_queued() {
 
 bool OperationRunner::start_queued(Group& group) {
   bool moved = false;
-  while (group.window.has_queued() && !group.broken &&
-         group.window.may_begin(group.window.first_queued().call())) {
+  while (group.window.has_queued() && !group.broken) {
+    const BoundPlan* const bound = plan_to_begin(group, group.window.first_queued().call());
+    if (bound == nullptr) break;
     Queued next = group.window.dequeue();
     --queued_;
     if (recorder_ != nullptr) recorder_->began(next.record());
-    start(group, next.call(), next.record());
+    start(group, next.call(), *bound, next.record());
     moved = true;
   }
   return moved;
 }
 
-void OperationRunner::start(Group& group, const Collective& call, std::uint64_t record) {
+void OperationRunner::start(Group& group, const Collective& call, const BoundPlan& bound,
+                            std::uint64_t record) {
   if (group.window.is_exhausted()) [[unlikely]] {
     propagation_.break_group(
         group, Outcome(Errc::resource,
@@ -88,7 +91,6 @@ void OperationRunner::start(Group& group, const Collective& call, std::uint64_t 
   }
   // If memory is missing, nothing has begun yet, or the operation is in `active_` and its end is
   // that of its group.
-  const BoundPlan& bound = group.plans->find(call);
   Op& op = group.window.next();
   active_.push_back(&op);
   group.window.begin_next(bound);
@@ -100,10 +102,7 @@ void OperationRunner::start(Group& group, const Collective& call, std::uint64_t 
     op.take_details(call.details);
   op.timer.deadline = TimePoint{};
   op.timer.record = record;
-  shm::OperationSlot& slot = group.block->slots[op.seq % shm::kWindow];
-  // Mostly the slot holds the same call already; a line that is not written need not be fetched.
-  if (!is_call(bound.code, slot.cold.call))
-    std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
+  shm::record_call(group.block->call(op.seq), bound.code);
   if (!interpreter_.begin(op) && !take_memory(op)) return;
   group.window.take_callbacks(op);
   if (op.agreement.uses_tokens && op.state == Op::State::running)
@@ -193,7 +192,7 @@ void OperationRunner::finish(Op& op) noexcept {
   Group& group = *op.group;
   end(op);
   group.window.note_done();
-  regions_.tell_passed(group, group.window.done_upto());
+  regions_.tell_passed(group, op);
   if (!op.callbacks.empty()) call_back(op, Outcome());
 }
 

@@ -56,7 +56,9 @@ class OperationRunner final : public FailurePropagation::Operations {
   void end_all(Group& group) noexcept override;
 
  private:
-  void start(Group& group, const Collective& call, std::uint64_t record);
+  /// The plan of the call, if it may begin now; nullptr: it must wait, or the group is broken.
+  [[nodiscard]] const BoundPlan* plan_to_begin(Group& group, const Collective& call);
+  void start(Group& group, const Collective& call, const BoundPlan& bound, std::uint64_t record);
   bool start_queued(Group& group);
   [[nodiscard]] bool take_memory(Op& op);
   void report(Op& op, const Interpreter::Finding& finding);

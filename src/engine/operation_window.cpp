@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/group.hpp"
-#include "transport/shm/words.hpp"
 
 namespace tutti::engine {
 
@@ -13,11 +12,12 @@ OperationWindow::OperationWindow(Group& group) noexcept : group_(group) {
   for (Op& op : slots_) op.group = &group;
 }
 
-bool OperationWindow::has_room() noexcept {
+bool OperationWindow::has_room(int most) noexcept {
   const std::uint64_t seq = started_ + 1;
   if (at(seq).state == Op::State::running) return false;
-  if (seq <= shm::kWindow || group_.local_members.empty()) return true;
-  return is_passed_by_all(seq - shm::kWindow);
+  const auto back = static_cast<std::uint64_t>(most);
+  if (seq <= back || group_.local_members.empty()) return true;
+  return is_passed_by_all(seq - back);
 }
 
 bool OperationWindow::shares_memory_with_running(const Collective& call) const noexcept {
@@ -35,7 +35,10 @@ bool OperationWindow::is_passed_by_all(std::uint64_t seq) noexcept {
   for (const int rank : group_.local_members) {
     Member& member = group_.member(rank);
     if (member.block == nullptr && !find_block(group_, member)) return false;
-    least = std::min(least, shm::value_of(member.block->done));
+    const std::uint64_t done = shm::value_of(member.block->done);
+    least = std::min(least, shm::number_of(done));
+    if (has_other_calls(done)) [[unlikely]]
+      disagreeing_ = rank;
   }
   peers_done_ = least;
   return least >= seq && done_upto_ >= seq;
@@ -48,8 +51,16 @@ bool OperationWindow::is_read_by_all(std::uint64_t seq) noexcept {
     Member& member = group_.member(rank);
     if (is_gone(group_, member)) return true;
     if (member.block == nullptr && !find_block(group_, member)) return false;
-    return shm::value_of(member.block->done) >= seq;
+    return passed_by(*member.block) >= seq;
   });
+}
+
+/// We know the fingerprints of the last operations by our own lines.
+bool OperationWindow::has_other_calls(std::uint64_t done) const noexcept {
+  const std::uint64_t number = shm::number_of(done);
+  if (number == 0 || number > started_ || number + shm::kLines <= started_) return false;
+  const shm::Arrival& ours = group_.block->line(number);
+  return shm::has_come(ours, number) && shm::done_word(number, ours.fingerprint) != done;
 }
 
 Queued OperationWindow::dequeue() noexcept {

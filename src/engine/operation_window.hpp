@@ -11,14 +11,14 @@
 #include "engine/completion_queue.hpp"
 #include "engine/operation.hpp"
 #include "engine/queued.hpp"
-#include "transport/shm/layout.hpp"
+#include "transport/shm/words.hpp"
 
 namespace tutti::engine {
 
 /// The number of the last possible operation of a group. Counters hold the number beside their
-/// count, and never go back.
+/// count, and never go back; the number after this one stands in kClosed.
 inline constexpr std::uint64_t kLastOperation =
-    (std::uint64_t{1} << (64 - transport::shm::kCounterShift)) - 1;
+    (std::uint64_t{1} << (64 - transport::shm::kCounterShift)) - 2;
 
 /// The operations of one group: their numbers, the slots of those that run, and the calls that wait
 /// for a slot. How an operation runs is not known here.
@@ -50,8 +50,9 @@ class OperationWindow {
   [[nodiscard]] auto end() noexcept { return slots_.end(); }
   /// No number is left for one more operation.
   [[nodiscard]] bool is_exhausted() const noexcept { return started_ == kLastOperation; }
-  /// The slot of the next operation is free, here and for the ranks of our host.
-  [[nodiscard]] bool has_room() noexcept;
+  /// The slot of the next operation is free, and the ranks of our host are so near that at most
+  /// `most` operations are under way with it.
+  [[nodiscard]] bool has_room(int most) noexcept;
   [[nodiscard]] Op& next() noexcept { return at(started_ + 1); }
   /// The next operation begins: its slot gets number, plan and fingerprint.
   void begin_next(const BoundPlan& plan) noexcept {
@@ -69,8 +70,16 @@ class OperationWindow {
       const Op& op = at(done_upto_ + 1);
       if (op.seq != done_upto_ + 1 || op.state != Op::State::done) break;
       ++done_upto_;
+      done_fingerprint_ = op.fingerprint;
     }
   }
+  /// What other ranks are told of done_upto() (shm::done_word).
+  [[nodiscard]] std::uint64_t done_word() const noexcept {
+    return transport::shm::done_word(done_upto_, done_fingerprint_);
+  }
+  /// A rank of our host that has passed another history of calls than we have made; -1: none was
+  /// seen. We look whenever we look how far the ranks are.
+  [[nodiscard]] int disagreeing() const noexcept { return disagreeing_; }
   /// The group has ended here: counts all operations as done.
   void close() noexcept;
   /// The fingerprint before the first operation.
@@ -84,14 +93,10 @@ class OperationWindow {
   [[nodiscard]] bool is_read_by_all(std::uint64_t seq) noexcept;
 
   // The queue.
-  /// A new call may not begin at once: another waits already, or it is not free to begin.
-  [[nodiscard]] bool must_wait(const Collective& call) noexcept {
-    return !queue_.empty() || !may_begin(call);
-  }
   /// There is room, and no running operation shares memory with the call that one of the two
   /// writes. So calls on the same memory have the results of calls made one after the other.
-  [[nodiscard]] bool may_begin(const Collective& call) noexcept {
-    return has_room() && (done_upto_ == started_ || !shares_memory_with_running(call));
+  [[nodiscard]] bool may_begin(const Collective& call, const BoundPlan& plan) noexcept {
+    return has_room(plan.window) && (done_upto_ == started_ || !shares_memory_with_running(call));
   }
   void enqueue(const Collective& call, std::uint64_t record = 0) {
     queue_.emplace_back(call, record);
@@ -113,14 +118,17 @@ class OperationWindow {
 
  private:
   void take_noted_callbacks(Op& op);
+  [[nodiscard]] bool has_other_calls(std::uint64_t done) const noexcept;
   [[nodiscard]] bool shares_memory_with_running(const Collective& call) const noexcept;
   std::array<Op, transport::shm::kWindow> slots_;
   Group& group_;
   std::uint64_t submitted_ = 0;
   std::uint64_t started_ = 0;
   std::uint64_t done_upto_ = 0;
-  std::uint64_t peers_done_ = 0;  ///< least `done` of all local members, as last seen
-  std::uint64_t chain_ = 0;       ///< fingerprint of the last operation that got a slot
+  std::uint64_t peers_done_ = 0;        ///< least `done` of all local members, as last seen
+  std::uint64_t done_fingerprint_ = 0;  ///< of operation done_upto_
+  int disagreeing_ = -1;
+  std::uint64_t chain_ = 0;  ///< fingerprint of the last operation that got a slot
   std::deque<Queued> queue_;
   std::vector<std::pair<std::uint64_t, Callback>> callbacks_;
 };

@@ -11,8 +11,13 @@
 #include "plan/select.hpp"
 
 namespace tutti::engine {
+
+namespace shm = transport::shm;
+
 namespace {
 
+/// A rank that is far ahead of others has staged at most so much in a group.
+constexpr std::size_t kAheadBytes = std::size_t{256} << 10;
 constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
 constexpr std::size_t kStreamBytesOfHost = std::size_t{32} << 20;
 
@@ -82,6 +87,18 @@ plan::BlockTable table_of(const std::vector<std::size_t>& ends, std::size_t each
     before = end;
   }
   return table;
+}
+
+/// How many operations of a group may be under way when one with this schedule begins. Frames and
+/// counters allow kWindow; what is staged has a limit in bytes.
+int window_of(const plan::Schedule& schedule, std::size_t stage_bytes) noexcept {
+  const bool counts = std::ranges::any_of(schedule.steps, [](const plan::Step& step) {
+    return step.kind == plan::StepKind::signal || step.kind == plan::StepKind::await ||
+           step.kind == plan::StepKind::claim;
+  });
+  if (schedule.messages || counts) return shm::kWindow;
+  const std::size_t fit = kAheadBytes / std::max<std::size_t>(stage_bytes, 1);
+  return static_cast<int>(std::clamp<std::size_t>(fit, shm::kWindow, shm::kLines));
 }
 
 }  // namespace
@@ -181,9 +198,13 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   const bool block = schedule.slot_parts == plan::kSlotOfBlock;
   const std::size_t staged =
       block ? std::max(bound.binding.in.largest, bound.binding.out.largest) : count;
-  bound.inline_stage = stage_slots == 1 && staged * element <= transport::shm::kInlineBytes;
+  bound.inline_stage = stage_slots == 1 && staged * element <= shm::kInlineBytes;
   if (!bound.inline_stage)
     bound.stage_bytes = static_cast<std::size_t>(stage_slots) * bound.slot_bytes;
+  if (topology_.one_host()) {
+    bound.window = window_of(schedule, bound.stage_bytes);
+    bound.only_receives = traits_of(schedule.kind).reads == On::root && rank_ != call.root;
+  }
   for (const plan::Step& step : schedule.steps) {
     const bool writes = step.kind == plan::StepKind::copy || step.kind == plan::StepKind::reduce ||
                         step.kind == plan::StepKind::recv;

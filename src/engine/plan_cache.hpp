@@ -46,8 +46,12 @@ struct BoundPlan {
   std::int32_t cycle = 0;
   std::size_t stage_bytes = 0;  ///< of each rank that stages; 0: none, or it fits into the line
   std::size_t scratch_bytes = 0;
-  bool inline_stage = false;  ///< what is staged fits into the line
-  bool own_stage = false;     ///< this rank stages something itself
+  bool inline_stage = false;   ///< what is staged fits into the line
+  bool own_stage = false;      ///< this rank stages something itself
+  bool only_receives = false;  ///< the root has the only input, and is another rank
+  /// At most so many operations of the group are under way when it begins. If that is more than
+  /// kWindow, a rank that need not wait for others may be far ahead of them.
+  int window = transport::shm::kWindow;
   Shape shape = Shape::none;
   bool output_past_cache = false;  ///< copies to the output use non-temporal stores
   bool splits = false;             ///< each pair of ranks has its own number of elements
@@ -78,7 +82,7 @@ class PlanCache {
 
   /// The plan for this call. It stays as it is until kEntries - 1 other signatures have come. An
   /// operation in flight may keep the reference: before it ends, at most kWindow - 1 later
-  /// operations begin, each with one signature, and kWindow - 1 < kEntries - 1.
+  /// operations begin and one waits, each with one signature, and kWindow < kEntries - 1.
   const BoundPlan& find(const Collective& call) {
     if (call.details == nullptr && last_->matches(call)) [[likely]]
       return *last_;
@@ -92,7 +96,7 @@ class PlanCache {
   BoundPlan& entry_to_fill();
 
   static constexpr int kEntries = 16;
-  static_assert(kEntries > transport::shm::kWindow);
+  static_assert(kEntries - 1 > transport::shm::kWindow);
   int rank_;
   plan::Topology topology_;
   std::size_t neighbours_;  ///< ranks of the group on our host, including ourselves

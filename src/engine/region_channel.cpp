@@ -25,15 +25,6 @@ std::uint64_t counter_value(const RegionState& state, std::int64_t value) noexce
   return state.seq << shm::kCounterShift | static_cast<std::uint64_t>(value);
 }
 
-shm::OperationSlot& slot_of(const Group& group, const RegionState& state) noexcept {
-  return group.block->slots[state.seq % shm::kWindow];
-}
-
-/// The slot of a member whose block was found.
-const shm::OperationSlot& slot_of(const Member& member, const RegionState& state) noexcept {
-  return member.block->slots[state.seq % shm::kWindow];
-}
-
 bool is_known(const Group& group, Member& member) noexcept {
   return member.block != nullptr || find_block(group, member);
 }
@@ -63,7 +54,7 @@ RegionChannel::RegionChannel(const transport::Regions& regions, const Options& o
       policy_(regions, options.cpus) {}
 
 void RegionChannel::use_line_as_stage(Group& group, RegionState& state) const noexcept {
-  state.stage = slot_of(group, state).line.payload.data;
+  state.stage = group.block->line(state.seq).payload.data;
   state.stage_of[static_cast<std::size_t>(group.rank)] = state.stage;
 }
 
@@ -92,25 +83,27 @@ void RegionChannel::ring_all(const Group& group) noexcept {
 }
 
 void RegionChannel::publish(const Group& group, const RegionState& state) noexcept {
-  shm::Arrival& line = slot_of(group, state).line;
+  shm::Arrival& line = group.block->line(state.seq);
   shm::publish_line(line, state.fingerprint, state.seq, [&] {
     if (state.in_line) return;
     line.payload.exposed.stage_offset = state.stage_offset;
     line.payload.exposed.stage_bytes = state.stage_bytes;
   });
-  ring_all(group);
+  if (state.awaited) ring_all(group);
 }
 
 void RegionChannel::signal(const Group& group, const RegionState& state, int counter,
                            std::int64_t value) noexcept {
   if (value <= 0) return;
-  shm::raise_counter(slot_of(group, state).counters[counter], counter_value(state, value));
+  shm::raise_counter(group.block->counter(state.seq, counter), counter_value(state, value));
   ring_all(group);
 }
 
-void RegionChannel::tell_passed(const Group& group, std::uint64_t seq) noexcept {
-  shm::raise_counter(group.block->done, seq);  // we have read peers' memory before
-  ring_all(group);  // a rank may sleep until a slot of the window is free
+void RegionChannel::tell_passed(const Group& group, const Op& op) noexcept {
+  shm::raise_counter(group.block->done, group.window.done_word());  // we have read peers' memory
+  // A rank may sleep until there is room. If it is far ahead, it gets room for many calls at once.
+  constexpr std::uint64_t kEvery = 16;
+  if (op.plan->window == shm::kWindow || op.seq % kEvery == 0) ring_all(group);
 }
 
 RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, const RankRow& ranks,
@@ -120,9 +113,9 @@ RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, cons
     if (rank == group.rank) continue;
     Member& member = group.member(rank);
     if (!is_known(group, member)) return Lines::missing;
-    const shm::Arrival& line = slot_of(member, state).line;
+    const shm::Arrival& line = member.block->line(state.seq);
     if (state.mode.sample == Sample::line) [[unlikely]]
-      sample(group, state, rank, &slot_of(member, state), nullptr, 0);
+      sample(group, state, rank, member.block, nullptr, 0);
     if (!shm::has_come(line, state.seq)) return Lines::missing;
     if (line.fingerprint != state.fingerprint) [[unlikely]]
       return Lines::differs;
@@ -156,7 +149,7 @@ bool RegionChannel::counters(Group& group, const RegionState& state, int counter
     if (rank == group.rank) continue;
     Member& member = group.member(rank);
     if (!is_known(group, member)) return false;
-    if (!has_reached(slot_of(member, state).counters[counter], target)) return false;
+    if (!has_reached(member.block->counter(state.seq, counter), target)) return false;
   }
   at = 0;
   return true;
@@ -169,36 +162,36 @@ int RegionChannel::find_signalled(const Group& group, const RegionState& state, 
     const int rank = ranks[i];
     const Member& member = group.member(rank);
     if (rank == group.rank || member.block == nullptr) continue;
-    if (has_reached(slot_of(member, state).counters[counter], target)) return rank;
+    if (has_reached(member.block->counter(state.seq, counter), target)) return rank;
   }
   return -1;
 }
 
 bool RegionChannel::has_arrived(const Group& group, Member& member,
                                 const RegionState& state) noexcept {
-  return is_known(group, member) && shm::has_come(slot_of(member, state).line, state.seq);
+  return is_known(group, member) && shm::has_come(member.block->line(state.seq), state.seq);
 }
 
 bool RegionChannel::has_signalled(const Group& group, Member& member, const RegionState& state,
                                   int counter, std::int64_t value) noexcept {
   return value <= 0 ||
          (is_known(group, member) &&
-          has_reached(slot_of(member, state).counters[counter], counter_value(state, value)));
+          has_reached(member.block->counter(state.seq, counter), counter_value(state, value)));
 }
 
 void RegionChannel::sample(const Group& group, RegionState& state, int rank,
-                           const shm::OperationSlot* slot, const void* staged,
+                           const shm::GroupBlock* block, const void* staged,
                            std::size_t bytes) noexcept {
-  if (slot == nullptr && bytes < StagingPolicy::kLeastBytes) return;
+  if (block == nullptr && bytes < StagingPolicy::kLeastBytes) return;
   if (rank != StagingPolicy::sampled_rank(state.seq, group.rank, group.size)) return;
   state.mode.sample = Sample::none;
   std::chrono::nanoseconds took{};
-  if (slot != nullptr) {
+  if (block != nullptr) {
     // Another line of the same page, so that no translation is measured. relaxed: nothing is used.
-    (void)slot->counters[1].value.load(std::memory_order_relaxed);
+    (void)block->line(state.seq + shm::kLines / 2).epoch.load(std::memory_order_relaxed);
     (void)now_();  // brings the clock's own memory into the cache
     const TimePoint begin = now_();
-    const bool there = slot->line.epoch.load(std::memory_order_relaxed) == state.seq;
+    const bool there = block->line(state.seq).epoch.load(std::memory_order_relaxed) == state.seq;
     took = now_() - begin;
     if (!there) return;  // the line was last written long ago, and may be in any cache
   } else {

@@ -16,6 +16,7 @@ namespace tutti::engine {
 
 struct Group;
 struct Member;
+struct Op;
 
 /// The part of an operation that the RegionChannel has.
 struct RegionState {
@@ -25,6 +26,7 @@ struct RegionState {
   std::uint64_t stage_offset = 0;
   std::size_t stage_bytes = 0;  ///< of each rank that stages; 0: none, or it fits into the line
   bool in_line = false;         ///< what is staged fits into the line
+  bool awaited = true;          ///< another rank may wait for our line
   StagingMode mode;
   std::vector<const std::byte*> stage_of;  ///< staging memory by rank, set when its line is seen
 };
@@ -58,8 +60,8 @@ class RegionChannel {
   void publish(const Group& group, const RegionState& state) noexcept;
   void signal(const Group& group, const RegionState& state, int counter,
               std::int64_t value) noexcept;
-  /// All operations of the group up to this one have ended here.
-  void tell_passed(const Group& group, std::uint64_t seq) noexcept;
+  /// Shows how far our operations have ended; `op` was the last one to end.
+  void tell_passed(const Group& group, const Op& op) noexcept;
 
   // Lines and counters of other ranks. `at`: how many of `ranks` had arrived at an earlier call;
   // they are not read again. Our own rank is skipped.
@@ -88,9 +90,9 @@ class RegionChannel {
   }
 
  private:
-  /// Times a read of `staged`, or, if there is a `slot`, of the line in it.
+  /// Times a read of `staged`, or, if there is a `block`, of the operation's line in it.
   void sample(const Group& group, RegionState& state, int rank,
-              const transport::shm::OperationSlot* slot, const void* staged,
+              const transport::shm::GroupBlock* block, const void* staged,
               std::size_t bytes) noexcept;
   void ring_all(const Group& group) noexcept;
 

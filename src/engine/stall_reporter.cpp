@@ -13,8 +13,6 @@
 // docs/reference/errors.md says which rank writes which line.
 namespace tutti::engine {
 
-namespace shm = transport::shm;
-
 namespace {
 
 /// The ranks that are asked next, as a half-open interval: ranks just below ours, each time twice
@@ -120,7 +118,8 @@ void StallReporter::look_at_queue(Group& group, TimePoint now) {
     if (auto doing = detector_.doing_of(group, culprit, group.stall.asked))
       blame.doing(culprit, *doing);
   }
-  const std::string text = blame.waiting_to_begin(now - group.stall.since, shm::kWindow);
+  const std::string text =
+      blame.waiting_to_begin(now - group.stall.since, FailureDetector::most_under_way(group));
   group.stall.set_next(now);
   tell(text, group.stall, now);
 }

@@ -18,11 +18,11 @@ struct Lines final : Program {
       each_other(rank, [&](Block& one, int) {
         await([&] { return shm::value_of(one.done) >= number - 1; });
       });
-      Line& own = mine.slots[0].line;
+      Line& own = mine.lines[0];
       shm::publish_line(own, number, number,
                         [&] { own.payload = 10 * number + std::uint64_t(rank); });
       each_other(rank, [&](Block& one, int other) {
-        const Line& line = one.slots[0].line;
+        const Line& line = one.lines[0];
         await([&] { return shm::has_come(line, number); });
         require(line.fingerprint == number, "the fingerprint of another call");
         require(line.payload == 10 * number + std::uint64_t(other), "the payload of another call");
@@ -64,7 +64,7 @@ struct Blocks final : Program {
     } else {
       await([&] { return shm::serves_group(owner.directory, kSecond); });
       require(!shm::has_come(owner.line(), 1), "a line of another group");
-      require(shm::value_of(owner.block.slots[0].counters[0]) == 0, "a counter of another group");
+      require(shm::value_of(owner.block.counters[0][0]) == 0, "a counter of another group");
       require(shm::value_of(owner.block.done) == 0, "`done` of another group");
       require(owner.block.note.length == 0, "the note of another group");
       require(shm::claim_break(owner.page, 0, 7) == 0, "the break word of another group");
@@ -74,7 +74,7 @@ struct Blocks final : Program {
     require(owner.page.break_words[0].last() == 7, "the break word is lost");
   }
   struct Rank {
-    Line& line() { return block.slots[0].line; }
+    Line& line() { return block.lines[0]; }
     Atomic<std::uint64_t> directory;
     Block block;
     Page page;

@@ -24,18 +24,14 @@ struct Counter {
   Atomic<std::uint64_t> value{0};
 };
 
-struct Slot {
-  Line line;
-  Counter counters[1];
-};
-
 struct Note {
   Plain<std::uint32_t> length{0};
 };
 
 struct Block {
+  Line lines[1];
+  Counter counters[1][1];
   Counter done;
-  Slot slots[1];
   Note note;
 };
 

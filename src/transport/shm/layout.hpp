@@ -15,9 +15,12 @@
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
-inline constexpr std::uint32_t kLayoutVersion = 7;
+inline constexpr std::uint32_t kLayoutVersion = 8;
 
-inline constexpr int kWindow = 8;                ///< operations of a group in flight
+inline constexpr int kWindow = 8;  ///< operations of a group that a rank has under way
+/// Lines of a group: by so many calls a rank may be ahead of another one, if the calls need no more
+/// than their lines.
+inline constexpr int kLines = 64;
 inline constexpr int kCounters = 2;              ///< counters of an operation
 inline constexpr std::size_t kInlineBytes = 48;  ///< payload that fits into a line
 inline constexpr int kMaxGroups = 4096;          ///< live groups of one rank
@@ -41,11 +44,12 @@ struct alignas(64) Arrival {
 };
 static_assert(sizeof(Arrival) == 64);
 
-/// The cold half: the call itself, read only when fingerprints differ.
-struct alignas(64) CallRecord {
-  std::uint64_t call[3];
+/// The cold half: the call itself, read only when fingerprints differ. Its rank may be writing the
+/// next call there meanwhile.
+struct CallRecord {
+  std::atomic<std::uint64_t> call[3];
 };
-static_assert(sizeof(CallRecord) == 64);
+static_assert(sizeof(CallRecord) == 24);
 
 /// A counter alone on its line. Value = operation number << 24 | count, so it never goes back.
 struct alignas(64) Counter {
@@ -53,13 +57,6 @@ struct alignas(64) Counter {
 };
 static_assert(sizeof(Counter) == 64);
 inline constexpr int kCounterShift = 24;
-
-struct OperationSlot {
-  Arrival line;
-  CallRecord cold;
-  Counter counters[kCounters];
-};
-static_assert(sizeof(OperationSlot) == 256);
 
 /// Why a group broke, in words, written by the rank that found out and read by the others of its
 /// host. It lies in the group's block, which serves no other group while anybody may read it.
@@ -70,12 +67,27 @@ struct Note {
 
 /// The block of one rank for one group.
 struct alignas(64) GroupBlock {
-  Counter done;  ///< every operation up to this number has ended on this rank
-  OperationSlot slots[kWindow];
+  Arrival lines[kLines];                 ///< operation n has line n modulo kLines,
+  Counter counters[kWindow][kCounters];  ///< counters n modulo kWindow,
+  /// Every operation up to a number has ended on this rank: number << 24 | the lowest 24 bits of the
+  /// fingerprint of that operation.
+  Counter done;
+  CallRecord calls[kLines];  ///< and the record of its line's number
   Note note;
+
+  [[nodiscard]] Arrival& line(std::uint64_t n) noexcept { return lines[n % kLines]; }
+  [[nodiscard]] const Arrival& line(std::uint64_t n) const noexcept { return lines[n % kLines]; }
+  [[nodiscard]] Counter& counter(std::uint64_t n, int of) noexcept {
+    return counters[n % kWindow][of];
+  }
+  [[nodiscard]] const Counter& counter(std::uint64_t n, int of) const noexcept {
+    return counters[n % kWindow][of];
+  }
+  [[nodiscard]] CallRecord& call(std::uint64_t n) noexcept { return calls[n % kLines]; }
+  [[nodiscard]] const CallRecord& call(std::uint64_t n) const noexcept { return calls[n % kLines]; }
 };
-static_assert(sizeof(GroupBlock) == 64 + kWindow * sizeof(OperationSlot) + sizeof(Note));
-inline constexpr std::size_t kGroupStride = 4096;
+static_assert(kLines % kWindow == 0);
+inline constexpr std::size_t kGroupStride = 8192;
 static_assert(sizeof(GroupBlock) <= kGroupStride);
 
 /// The first page of an arena.

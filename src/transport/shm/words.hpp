@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -41,6 +42,30 @@ template <class Counter>
   return counter.value.load(std::memory_order_acquire);
 }
 
+/// Writes a call before its line is published. Mostly it stands there already; a line of the cache
+/// that is not written need not be fetched.
+inline void record_call(CallRecord& record, const std::array<std::uint64_t, 3>& call) noexcept {
+  for (std::size_t i = 0; i < call.size(); ++i) {
+    // relaxed, here and below: published with the line.
+    if (record.call[i].load(std::memory_order_relaxed) != call[i])
+      record.call[i].store(call[i], std::memory_order_relaxed);
+  }
+}
+
+[[nodiscard]] inline std::array<std::uint64_t, 3> recorded_call(const CallRecord& record) noexcept {
+  const auto word = [&](int i) { return record.call[i].load(std::memory_order_relaxed); };
+  return {word(0), word(1), word(2)};
+}
+
+/// The value of `done` when all operations up to `number` have ended, and the number in it.
+[[nodiscard]] constexpr std::uint64_t done_word(std::uint64_t number,
+                                                std::uint64_t fingerprint) noexcept {
+  return number << kCounterShift | (fingerprint & ((std::uint64_t{1} << kCounterShift) - 1));
+}
+[[nodiscard]] constexpr std::uint64_t number_of(std::uint64_t done) noexcept {
+  return done >> kCounterShift;
+}
+
 // ---- group blocks -------------------------------------------------------------------------------
 
 /// Shows a block to the members of a group. It may have served another group, whose lines must not
@@ -50,9 +75,10 @@ void show_block(Word& directory, Block& block, BreakWord& break_word, std::uint6
   // A rank that no longer finds the old id knows that we have read all of that group.
   directory.store(0, std::memory_order_seq_cst);
   // relaxed, as all below: published by the release of the id.
-  for (auto& slot : block.slots) {
-    slot.line.epoch.store(0, std::memory_order_relaxed);  // pairs with has_come
-    for (auto& counter : slot.counters)
+  for (auto& line : block.lines)
+    line.epoch.store(0, std::memory_order_relaxed);  // pairs with has_come
+  for (auto& of_operation : block.counters) {
+    for (auto& counter : of_operation)
       counter.value.store(0, std::memory_order_relaxed);  // pairs with value_of
   }
   block.done.value.store(0, std::memory_order_relaxed);  // pairs with value_of

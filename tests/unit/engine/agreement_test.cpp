@@ -31,9 +31,8 @@ class AgreementTest : public BareGroupsTest {
     }
   }
   static void show(shm::GroupBlock& block, std::uint64_t seq, const call::CallCode& code) {
-    shm::OperationSlot& slot = block.slots[seq % shm::kWindow];
-    std::copy(code.begin(), code.end(), slot.cold.call);
-    slot.line.epoch.store(seq);
+    shm::record_call(block.call(seq), code);
+    block.line(seq).epoch.store(seq);
   }
   /// The same call with another root.
   call::CallCode other_code() {
@@ -130,7 +129,7 @@ TEST_F(AgreementTest, ARankOfOurHostShowsWhichCallDiffers) {
 }
 
 TEST_F(AgreementTest, LinesAreComparedThoughTheCallGoesByMessages) {
-  shm::Arrival& line = others_.block->slots[kAgreed].line;
+  shm::Arrival& line = others_.block->line(kAgreed);
   line.fingerprint = op_.fingerprint;
   EXPECT_EQ(agreement_.compare_both_ways(op_), std::nullopt);
   line.fingerprint = op_.fingerprint + 1;

@@ -58,6 +58,10 @@ class BareGroups {
       member.local = base::at(world_.local_of, rank);
       if (rank != rank_ && member.local >= 0) group->local_members.push_back(rank);
     }
+    std::vector<int> hosts;  // a rank that is not on ours has one of its own
+    for (int rank = 0; rank < world_.size; ++rank)
+      hosts.push_back(group->member(rank).local >= 0 ? 0 : rank + 1);
+    group->plans = std::make_unique<PlanCache>(rank_, plan::make_topology(hosts), 8, "");
     Member& self = group->member(rank_);
     self.block = group->block;
     self.slot = group->slot;
@@ -90,9 +94,7 @@ class BareGroupsTest : public testing::Test {
     EXPECT_THAT(std::string(cause->message()), testing::HasSubstr(part));
   }
   /// The rank has made this call, and all before it.
-  static void call(Group& group, std::uint64_t seq) {
-    group.block->slots[seq % transport::shm::kWindow].line.epoch.store(seq);
-  }
+  static void call(Group& group, std::uint64_t seq) { group.block->line(seq).epoch.store(seq); }
 };
 
 /// Notes who is asked what.

@@ -126,7 +126,7 @@ TEST_F(FirstCause, OfARankThatLeavesWhileItsLeavingIsLookedFor) {
 }
 
 TEST_F(FirstCause, OfARankThatLeavesWhileACallWaitsForIt) {
-  for (int i = 0; i < transport::shm::kWindow; ++i)
+  for (int i = 0; i < transport::shm::kLines; ++i)
     ASSERT_TRUE(observer().is_done(host_.group(kObserver, kGroup), call(Kind::broadcast)));
   const std::uint64_t waits = call(Kind::broadcast);
   ASSERT_FALSE(observer().is_done(host_.group(kObserver, kGroup), waits));
@@ -197,8 +197,9 @@ TEST_P(FirstCauseOfALoss, InSeveralGroups) {
     if (host_.group(kLeaver, kGroup).broken || host_.group(kLeaver, kOther).broken) leave();
     observer().tick();
   };
-  // The block of a group holds the note of its cause.
-  PageTrap trap(host_.group(kFinder, GetParam()).block, hear_and_leave);
+  // The note of its cause, which lies in the second page of a group's block.
+  PageTrap trap(reinterpret_cast<std::byte*>(host_.group(kFinder, GetParam()).block) + 4096,
+                hear_and_leave);
   host_.engine(kFinder).local_peer_died(kCulprit);
   EXPECT_TRUE(trap.sprung());
   hear_and_leave();

@@ -258,8 +258,8 @@ TEST_F(GroupTableTest, KnowsItsMembersByTheirPlace) {
 
 TEST_F(GroupTableTest, ShowsTheLinesOfANewGroupWithoutThoseOfAnother) {
   Group& old = first_.make(7, {0});
-  old.block->slots[3].line.epoch.store(3);
-  old.block->slots[3].counters[0].value.store(9);
+  old.block->line(63).epoch.store(3);
+  old.block->counter(7, 1).value.store(9);
   old.block->note.length = 4;
   memory_.regions(0).page().break_words[old.slot].store(1);
   const int slot = old.slot;
@@ -267,8 +267,8 @@ TEST_F(GroupTableTest, ShowsTheLinesOfANewGroupWithoutThoseOfAnother) {
   Group& group = first_.make(8, {0});
   ASSERT_EQ(group.slot, slot) << "nobody else had it";
   EXPECT_EQ(memory_.regions(0).group_id(slot).load(), 8U);
-  EXPECT_EQ(group.block->slots[3].line.epoch.load(), 0U);
-  EXPECT_EQ(group.block->slots[3].counters[0].value.load(), 0U);
+  EXPECT_EQ(group.block->line(63).epoch.load(), 0U);
+  EXPECT_EQ(group.block->counter(7, 1).value.load(), 0U);
   EXPECT_EQ(group.block->done.value.load(), 0U);
   EXPECT_EQ(group.block->note.length, 0U);
   EXPECT_EQ(memory_.regions(0).page().break_words[slot].load(), 0U);

@@ -6,6 +6,9 @@
 namespace tutti::engine {
 namespace {
 
+using transport::shm::kLines;
+using transport::shm::kWindow;
+
 class OperationRunnerTest : public EnginePartsTest {
  protected:
   /// Both ranks of the host do what they can.
@@ -64,6 +67,73 @@ TEST_F(OperationRunnerTest, CallsBehindAFullWindowBeginInTheirOrder) {
   EXPECT_FALSE(first_.operations.busy() || second_.operations.busy());
   EXPECT_EQ(first_.completions.size(), kCalls);
   for (const std::vector<float>& one : data) EXPECT_EQ(one, (std::vector<float>{11, 22}));
+}
+
+TEST_F(OperationRunnerTest, ARootIsAheadAsFarAsItsCallsNeedNoMoreThanTheirLines) {
+  for (int i = 0; i < kLines; ++i) first_.submit(group_, Kind::broadcast, data_);
+  EXPECT_FALSE(first_.operations.busy()) << "all have ended here";
+  std::vector<float> large(1 << 18, 1);
+  first_.submit(group_, Kind::broadcast, large);
+  first_.submit(group_, Kind::broadcast, data_);
+  EXPECT_EQ(first_.operations.queued(), 2) << "the large one, and the small one behind it";
+  for (int i = 1; i <= kLines - transport::shm::kWindow; ++i) {
+    second_.submit(of_second_, Kind::broadcast, other_);
+    EXPECT_EQ(first_.operations.queued(), 2);
+    EXPECT_FALSE(first_.operations.start_queued()) << i;
+  }
+  EXPECT_EQ(other_, data_);
+  second_.submit(of_second_, Kind::broadcast, other_);
+  EXPECT_TRUE(first_.operations.start_queued());
+  EXPECT_EQ(first_.operations.queued(), 0);
+  for (int i = 1; i < transport::shm::kWindow; ++i)
+    second_.submit(of_second_, Kind::broadcast, other_);
+  std::vector<float> got(large.size());
+  second_.submit(of_second_, Kind::broadcast, got);
+  second_.submit(of_second_, Kind::broadcast, other_);
+  advance();
+  EXPECT_FALSE(first_.operations.busy() || second_.operations.busy());
+  EXPECT_EQ(got, large);
+}
+
+TEST_F(OperationRunnerTest, ARankThatOnlyReceivesWakesARootThatWaitsForRoomNowAndThen) {
+  std::atomic<std::uint32_t>& park = memory_.regions(0).page().park;
+  for (int i = 0; i < kLines; ++i) first_.submit(group_, Kind::broadcast, data_);
+  park.store(transport::shm::sleep_word(1));
+  for (int i = 1; i <= 16; ++i) {
+    EXPECT_NE(park.load(), 0U) << i;
+    second_.submit(of_second_, Kind::broadcast, other_);
+  }
+  EXPECT_EQ(park.load(), 0U);
+}
+
+TEST_F(OperationRunnerTest, ACallThatDiffersIsNamedThoughItsRankIsFarAhead) {
+  std::vector<float> longer(3);
+  // Neither needs anything from the other one: a broadcast from the one, a reduce to it.
+  for (int i = 1; i < kLines; ++i) {
+    first_.submit(group_, Kind::broadcast, data_);
+    second_.submit(of_second_, Kind::reduce, longer);
+  }
+  ASSERT_FALSE(group_.broken || of_second_.broken);
+  first_.submit(group_, Kind::broadcast, data_);
+  second_.submit(of_second_, Kind::broadcast, other_);
+  EXPECT_TRUE(of_second_.broken) << "it compares with its root's line";
+  expect_cause(of_second_, Errc::disagreement, std::nullopt,
+               "as operation 1 rank 1 called reduce(");
+  EXPECT_THAT(std::string(of_second_.cause.message()),
+              testing::HasSubstr("but rank 0 called broadcast("));
+}
+
+TEST_F(OperationRunnerTest, ARootLearnsOfAnotherCallWhenItsLinesAreUsedUp) {
+  std::vector<float> longer(3);
+  for (int i = 0; i < kLines; ++i) {
+    first_.submit(group_, Kind::broadcast, data_);
+    second_.submit(of_second_, Kind::reduce, longer);
+  }
+  ASSERT_FALSE(group_.broken || of_second_.broken);
+  first_.submit(group_, Kind::broadcast, data_);
+  expect_cause(group_, Errc::disagreement, std::nullopt, "as operation 1 rank 0 called broadcast(");
+  EXPECT_THAT(std::string(group_.cause.message()), testing::HasSubstr("but rank 1 called reduce("));
+  EXPECT_FALSE(first_.operations.busy());
 }
 
 TEST_F(OperationRunnerTest, ABreakEndsWhatRunsAndWhatWaits) {

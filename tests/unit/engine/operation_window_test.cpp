@@ -8,7 +8,8 @@
 namespace tutti::engine {
 namespace {
 
-constexpr std::uint64_t kSlots = transport::shm::kWindow;
+using transport::shm::kLines;
+using transport::shm::kWindow;
 
 class OperationWindowTest : public BareGroupsTest {
  protected:
@@ -27,7 +28,9 @@ class OperationWindowTest : public BareGroupsTest {
     window_.note_done();
   }
   /// A rank of our host has passed all operations up to this one.
-  void passed(int rank, std::uint64_t seq) { memory_.regions(rank).group(0).done.value.store(seq); }
+  void passed(int rank, std::uint64_t seq, std::uint64_t fingerprint = 0) {
+    memory_.regions(rank).group(0).done.value.store(transport::shm::done_word(seq, fingerprint));
+  }
   static Collective barrier(int tag) { return {.tag = tag, .input = {}, .output = {}}; }
 
   verify::sim::Memory memory_{{0, 0, 0}};
@@ -69,20 +72,57 @@ TEST_F(OperationWindowTest, OperationsEndInAnyOrderAndArePassedInTheirs) {
 }
 
 TEST_F(OperationWindowTest, ASlotIsFreeOnceAllRanksOfTheHostHavePassedIt) {
-  for (std::uint64_t seq = 1; seq <= kSlots; ++seq) {
-    ASSERT_TRUE(window_.has_room()) << seq;
+  for (int i = 0; i < kWindow; ++i) {
+    ASSERT_TRUE(window_.has_room(kWindow)) << i;
     begin();
   }
-  EXPECT_FALSE(window_.has_room()) << "the first still runs";
+  EXPECT_FALSE(window_.has_room(kWindow)) << "the first still runs";
+  EXPECT_FALSE(window_.has_room(kLines));
   end(1);
-  EXPECT_FALSE(window_.has_room()) << "others may read it";
+  EXPECT_FALSE(window_.has_room(kWindow)) << "others may read it";
+  EXPECT_TRUE(window_.has_room(kLines)) << "it needs another line";
   passed(1, 1);
-  EXPECT_FALSE(window_.has_room());
+  EXPECT_FALSE(window_.has_room(kWindow));
   passed(2, 3);
-  EXPECT_TRUE(window_.has_room());
+  EXPECT_TRUE(window_.has_room(kWindow));
   begin();
   end(2);
-  EXPECT_FALSE(window_.has_room()) << "rank 1 has not passed the second";
+  EXPECT_FALSE(window_.has_room(kWindow)) << "rank 1 has not passed the second";
+}
+
+TEST_F(OperationWindowTest, ARankIsAheadByAsManyOperationsAsThereAreLines) {
+  for (std::uint64_t seq = 1; seq <= kLines; ++seq) {
+    ASSERT_TRUE(window_.has_room(kLines)) << seq;
+    begin();
+    end(seq);
+  }
+  EXPECT_FALSE(window_.has_room(kLines));
+  for (const int rank : {1, 2}) passed(rank, 1);
+  EXPECT_TRUE(window_.has_room(kLines));
+  for (const int rank : {1, 2}) passed(rank, kLines - kWindow);
+  EXPECT_FALSE(window_.has_room(kWindow)) << "those that need more than a line stay together";
+  for (const int rank : {1, 2}) passed(rank, kLines - kWindow + 1);
+  EXPECT_TRUE(window_.has_room(kWindow));
+}
+
+TEST_F(OperationWindowTest, ARankThatHasPassedOtherCallsIsNoticed) {
+  for (std::uint64_t seq = 1; seq <= kLines; ++seq) {
+    transport::shm::publish_line(group_.block->line(seq), begin().fingerprint, seq, [] {});
+    end(seq);
+  }
+  const std::uint64_t ours = window_.at(kLines).fingerprint;
+  passed(1, kLines, ours);
+  passed(2, kLines + 1, ours + 1);  // we have not made that call yet
+  EXPECT_TRUE(window_.has_room(kLines));
+  EXPECT_EQ(window_.disagreeing(), -1);
+  passed(2, kLines, ours + 1);
+  EXPECT_FALSE(window_.is_passed_by_all(kLines + 1));
+  EXPECT_EQ(window_.disagreeing(), 2);
+}
+
+TEST_F(OperationWindowTest, TheLastNumberIsNotTakenForAGroupThatHasEnded) {
+  EXPECT_LT(transport::shm::done_word(kLastOperation, ~std::uint64_t{0}), kClosed);
+  EXPECT_GE(transport::shm::number_of(kClosed), kLastOperation);
 }
 
 TEST_F(OperationWindowTest, StagingIsReadByAllThoughARankIsGone) {
@@ -97,9 +137,7 @@ TEST_F(OperationWindowTest, StagingIsReadByAllThoughARankIsGone) {
 }
 
 TEST_F(OperationWindowTest, ACallWaitsBehindThoseThatWait) {
-  EXPECT_FALSE(window_.must_wait(barrier(1)));
   window_.enqueue(barrier(1));
-  EXPECT_TRUE(window_.must_wait(barrier(1))) << "there is room, but one waits";
   window_.enqueue(barrier(2));
   EXPECT_EQ(window_.first_queued().call().tag, 1);
   Queued first = window_.dequeue();

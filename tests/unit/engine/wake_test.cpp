@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <random>
 
@@ -12,14 +13,15 @@ namespace {
 
 using transport::shm::Park;
 
-constexpr int kCalls = 24;
-
 struct Program {
   const char* name;
   Kind kind;
   std::size_t count;  ///< of floats
   int ahead;          ///< calls that a rank starts before it waits for the last of them
+  int calls = 24;
+  int large_every = 1000;  ///< these calls are an all_reduce of more than a line
 };
+constexpr std::size_t kLargeCount = 20'000;
 void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
 
 /// Ranks of one host without a clock: only another rank wakes one that sleeps.
@@ -30,8 +32,8 @@ class Sleepers {
     for (int rank = 0; rank < size; ++rank) host_.make(rank, kGroup);
     for (int rank = 0; rank < size; ++rank) {
       Rank& one = ranks_.emplace_back(host_.engine(rank), host_.group(rank, kGroup));
-      one.in.assign(program.count, 1);
-      one.out.assign(program.count * static_cast<std::size_t>(size), 0);
+      one.in.assign(std::max(program.count, kLargeCount), 1);
+      one.out.assign(one.in.size() * static_cast<std::size_t>(size), 0);
     }
   }
 
@@ -67,7 +69,9 @@ class Sleepers {
   static bool waits(Rank& one) {
     return one.called > 0 && !one.engine->is_done(*one.group, one.ticket);
   }
-  static bool is_finished(Rank& one) { return one.called == kCalls && !waits(one); }
+  [[nodiscard]] bool is_finished(Rank& one) const {
+    return one.called == program_.calls && !waits(one);
+  }
 
   /// As a caller that drives its rank's engine (Driver::wait). False: it sleeps, or has finished.
   bool turn(std::size_t rank) {
@@ -92,11 +96,14 @@ class Sleepers {
   void call(Rank& one) {
     Collective call{
         .kind = program_.kind, .timeout = std::chrono::hours(10), .input = {}, .output = {}};
-    if (program_.kind != Kind::barrier) {
-      call.input = TensorView(one.in);
+    if (one.called % program_.large_every == program_.large_every - 1) {
+      call.kind = Kind::all_reduce;
+      call.input = call.output = TensorView(one.in.data(), DType::float32, kLargeCount);
+    } else if (program_.kind != Kind::barrier) {
+      call.input = TensorView(one.in.data(), DType::float32, program_.count);
       call.output = program_.kind == Kind::broadcast ? call.input
                     : program_.kind == Kind::all_gather
-                        ? TensorView(one.out)
+                        ? TensorView(one.out.data(), DType::float32, program_.count * ranks_.size())
                         : TensorView(one.out.data(), DType::float32, program_.count);
     }
     one.ticket = one.engine->submit(*one.group, call);
@@ -127,7 +134,9 @@ INSTANTIATE_TEST_SUITE_P(Programs, Wake,
                                          Program{"Chunks", Kind::all_reduce, 150'000, 1},
                                          Program{"Broadcast", Kind::broadcast, 50'000, 1},
                                          Program{"Gather", Kind::all_gather, 50'000, 1},
-                                         Program{"Window", Kind::broadcast, 2, kCalls}),
+                                         Program{"Window", Kind::broadcast, 2, 200, 200},
+                                         Program{"Lines", Kind::broadcast, 2, 1, 200},
+                                         Program{"Mixed", Kind::broadcast, 2, 5, 200, 23}),
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace

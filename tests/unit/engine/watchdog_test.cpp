@@ -85,7 +85,7 @@ TEST_F(WatchdogTest, ACallThatWaitsForASlotHasADeadlineToo) {
   const auto broadcast = [&](std::chrono::nanoseconds timeout) {
     first_.submit(group_, Kind::broadcast, data_, timeout);
   };
-  for (unsigned i = 0; i < transport::shm::kWindow; ++i) broadcast(seconds(100));
+  for (unsigned i = 0; i < transport::shm::kLines; ++i) broadcast(seconds(100));
   EXPECT_TRUE(first_.operations.running().empty()) << "its root needs nobody";
   broadcast(seconds(1));
   ASSERT_EQ(first_.operations.queued(), 1) << "rank 1 has not passed the first one";

@@ -8,6 +8,7 @@
 
 #include "transport/region.hpp"
 #include "transport/shm/layout.hpp"
+#include "transport/shm/words.hpp"
 
 namespace tutti::transport::shm {
 namespace {
@@ -20,9 +21,10 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kGiB = 1024 * kMiB;
 
 TEST(ShmLayout, HasTheFrozenVersionAndLimits) {
-  EXPECT_EQ(kLayoutVersion, 7U);
+  EXPECT_EQ(kLayoutVersion, 8U);
   EXPECT_EQ(kMagic, 0x3169747475745454U);
   EXPECT_EQ(kWindow, 8);
+  EXPECT_EQ(kLines, 64);
   EXPECT_EQ(kCounters, 2);
   EXPECT_EQ(kInlineBytes, 48U);
   EXPECT_EQ(kMaxGroups, 4096);
@@ -36,8 +38,8 @@ TEST(ShmLayout, RegionsOfAnArenaLieWhereThePageSays) {
   EXPECT_EQ(kRingCountersOffset, 256 * kKiB);
   EXPECT_EQ(kDirectoryOffset, 384 * kKiB);
   EXPECT_EQ(kGroupsOffset, 1 * kMiB);
-  EXPECT_EQ(kGroupStride, 4 * kKiB);
-  EXPECT_EQ(kRingOffset, 17 * kMiB);
+  EXPECT_EQ(kGroupStride, 8 * kKiB);
+  EXPECT_EQ(kRingOffset, 33 * kMiB);
   EXPECT_EQ(kRingStride, 4 * kMiB + 4 * kKiB);
   EXPECT_EQ(kStagingOffset, 2560 * kMiB);
   EXPECT_EQ(kHeapOffset, 3 * kGiB);
@@ -86,13 +88,18 @@ TEST(ShmLayout, Arrival) {
       (Numbers{0, 8, 16, 16, 16, 24, 64, 64}));
 }
 
-TEST(ShmLayout, SlotAndGroupBlock) {
-  EXPECT_EQ(
-      (Numbers{offsetof(CallRecord, call), sizeof(CallRecord), sizeof(Counter), alignof(Counter),
-               offsetof(OperationSlot, line), offsetof(OperationSlot, cold),
-               offsetof(OperationSlot, counters), sizeof(OperationSlot), offsetof(GroupBlock, done),
-               offsetof(GroupBlock, slots), offsetof(GroupBlock, note), sizeof(GroupBlock)}),
-      (Numbers{0, 64, 64, 64, 0, 64, 128, 256, 0, 64, 2112, 3136}));
+TEST(ShmLayout, GroupBlock) {
+  EXPECT_EQ((Numbers{offsetof(CallRecord, call), sizeof(CallRecord), sizeof(Counter),
+                     alignof(Counter), offsetof(GroupBlock, lines), offsetof(GroupBlock, counters),
+                     offsetof(GroupBlock, done), offsetof(GroupBlock, calls),
+                     offsetof(GroupBlock, note), sizeof(GroupBlock)}),
+            (Numbers{0, 24, 64, 64, 0, 4096, 5120, 5184, 6720, 7744}));
+  const GroupBlock block{};
+  EXPECT_EQ(&block.line(65), &block.lines[1]);
+  EXPECT_EQ(&block.call(65), &block.calls[1]);
+  EXPECT_EQ(&block.counter(9, 1), &block.counters[1][1]);
+  EXPECT_EQ(done_word(3, 0x1234'5678'9abc'def0), 0x3bc'def0U);
+  EXPECT_EQ(number_of(0x3bc'def0U), 3U);
 }
 
 TEST(ShmLayout, Note) {
@@ -146,12 +153,12 @@ TEST(ShmLayout, PeersAreFoundByTheSameOffsets) {
   EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.header()) - arena, 0);
   EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group(0)) - arena, std::ptrdiff_t{1 * kMiB});
   EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group(4095)) - arena,
-            std::ptrdiff_t{1 * kMiB + 4095 * 4 * kKiB});
+            std::ptrdiff_t{1 * kMiB + 4095 * 8 * kKiB});
   EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group_id(3)) - arena,
             std::ptrdiff_t{384 * kKiB + 24});
   EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.ring_counters(5)) - arena,
             std::ptrdiff_t{256 * kKiB + 5 * 64});
-  EXPECT_EQ(peer.ring(3) - arena, std::ptrdiff_t{17 * kMiB + 3 * (4 * kMiB + 4 * kKiB)});
+  EXPECT_EQ(peer.ring(3) - arena, std::ptrdiff_t{33 * kMiB + 3 * (4 * kMiB + 4 * kKiB)});
 }
 
 }  // namespace
