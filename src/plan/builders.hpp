@@ -73,6 +73,8 @@ struct Shape {
 [[nodiscard]] Schedule direct_barrier(const Shape& s);
 /// barrier by dissemination: ceil(log2 P) rounds.
 [[nodiscard]] Schedule dissemination_barrier(const Shape& s);
+/// broadcast: the root sends everything to everybody.
+[[nodiscard]] Schedule direct_broadcast(const Shape& s);
 /// broadcast along a binomial tree rooted at `root`, in chunks.
 [[nodiscard]] Schedule binomial_broadcast(const Shape& s);
 /// broadcast by scatter and all_gather: the bytes of a pipeline in two latencies.

@@ -9,6 +9,19 @@
 // message of its own. Messages arrive in the output; a rank sends on from its output.
 namespace tutti::plan {
 
+// One hop. The root sends P - 1 times, so this is for what is small.
+Schedule direct_broadcast(const Shape& s) {
+  Program p = Program::by_messages("direct_broadcast", Kind::broadcast, s);
+  p.agree();
+  if (s.rank == s.root) {
+    p.for_each_other([&](Expr peer) { p.send(peer, input(whole())); });
+    return p.take();
+  }
+  p.recv(s.root, output(whole()));
+  p.await_recv(only(s.root));
+  return p.take();
+}
+
 Schedule binomial_broadcast(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::by_messages("binomial_broadcast", Kind::broadcast, s);

@@ -51,6 +51,7 @@ constexpr std::array kAlgorithms{
     algorithm(Kind::barrier, "two_level_barrier", two_level_barrier),
     algorithm(Kind::broadcast, "broadcast_one_shot", region_broadcast_one_shot, kOneHost),
     algorithm(Kind::broadcast, "broadcast_chunked", region_broadcast_chunked, kOneHost),
+    algorithm(Kind::broadcast, "direct_broadcast", direct_broadcast),
     algorithm(Kind::broadcast, "binomial_broadcast", binomial_broadcast),
     algorithm(Kind::broadcast, "scatter_all_gather_broadcast", scatter_all_gather_broadcast),
     algorithm(Kind::broadcast, "two_level_broadcast", two_level_broadcast),
@@ -132,6 +133,9 @@ constexpr Row kTable[] = {
     {Kind::broadcast, Where::oversubscribed, kAnyRanks, 256 * kKiB, "broadcast_one_shot", 0},
     {Kind::broadcast, Where::oversubscribed, kAnyRanks, kAny, "broadcast_chunked", 256 * kKiB},
     {Kind::broadcast, Where::spread, 2, kAny, "binomial_broadcast", 128 * kKiB},
+    // The root sends up to 120 KiB: as long as one hop takes on a slow network.
+    {Kind::broadcast, Where::spread, 4, 32 * kKiB, "direct_broadcast", 0},
+    {Kind::broadcast, Where::spread, 16, 8 * kKiB, "direct_broadcast", 0},
     {Kind::broadcast, Where::spread, kAnyRanks, 32 * kKiB, "binomial_broadcast", 128 * kKiB},
     {Kind::broadcast, Where::spread, 64, kAny, "scatter_all_gather_broadcast", 128 * kKiB},
     {Kind::broadcast, Where::spread, kAnyRanks, kAny, "binomial_broadcast", 128 * kKiB},
@@ -144,6 +148,9 @@ constexpr Row kTable[] = {
     {Kind::all_reduce, Where::oversubscribed, kAnyRanks, 1 * kKiB, "one_shot", 0},
     {Kind::all_reduce, Where::oversubscribed, kAnyRanks, 16 * kKiB, "shared_one_shot", 0},
     {Kind::all_reduce, Where::oversubscribed, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
+    // Each rank sends (P - 1) n, in place of 2n (P - 1)/P in two hops.
+    {Kind::all_reduce, Where::spread, 2, 256 * kKiB, "exchange", 0},
+    {Kind::all_reduce, Where::spread, 4, 32 * kKiB, "exchange", 0},
     {Kind::all_reduce, Where::spread, 16, 8 * kKiB, "exchange", 0},
     {Kind::all_reduce, Where::spread, 64, kAny, "direct", 256 * kKiB},
     {Kind::all_reduce, Where::spread, kAnyRanks, 4 * kKiB, "recursive_doubling", 0},

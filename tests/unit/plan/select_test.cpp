@@ -68,7 +68,19 @@ TEST(Select, OnOneHostWithMoreRanksThanCpus) {
 TEST(Select, BetweenHosts) {
   const Topology apart = hosts({0, 1, 2, 3});
   EXPECT_EQ(reduce(64, apart).algorithm, "exchange");
-  EXPECT_EQ(reduce(8 * kKiB + 1, apart).algorithm, "direct");
+  EXPECT_EQ(reduce(32 * kKiB, apart).algorithm, "exchange");
+  EXPECT_EQ(reduce(32 * kKiB + 1, apart).algorithm, "direct");
+  EXPECT_EQ(reduce(256 * kKiB, in_blocks(2, 1)).algorithm, "exchange");
+  EXPECT_EQ(reduce(256 * kKiB + 1, in_blocks(2, 1)).algorithm, "direct");
+  EXPECT_EQ(reduce(8 * kKiB + 1, in_blocks(5, 1)).algorithm, "direct");
+  const auto broadcast = [](std::size_t bytes, int ranks) {
+    return pick(Kind::broadcast, bytes, in_blocks(ranks, 1)).algorithm;
+  };
+  EXPECT_EQ(broadcast(32 * kKiB, 4), "direct_broadcast");
+  EXPECT_EQ(broadcast(32 * kKiB + 1, 4), "scatter_all_gather_broadcast");
+  EXPECT_EQ(broadcast(8 * kKiB, 16), "direct_broadcast");
+  EXPECT_EQ(broadcast(8 * kKiB + 1, 16), "binomial_broadcast");
+  EXPECT_EQ(broadcast(8, 17), "binomial_broadcast");
   EXPECT_EQ(pick(Kind::barrier, 0, apart).algorithm, "direct_barrier");
   const Topology mixed = hosts({0, 0, 1, 1});
   EXPECT_EQ(reduce(64, mixed).algorithm, "two_level");
