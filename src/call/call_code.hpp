@@ -12,8 +12,8 @@
 namespace tutti::call {
 
 /// A call packed into 24 bytes: what is agreed by all ranks (the table stands in
-/// docs/design/fingerprint.md). It travels in cold lines and frame heads, so that an error names
-/// both calls.
+/// docs/design/fingerprint.md). It stands in the blocks of groups and in frame heads, so that an
+/// error names both calls.
 using CallCode = std::array<std::uint64_t, 3>;
 
 struct Extent;
