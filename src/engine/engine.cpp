@@ -61,6 +61,11 @@ std::uint64_t Engine::submit(Group& group, const Collective& call) noexcept {
 }
 
 bool Engine::progress_one(Group& group, std::uint64_t ticket) noexcept {
+  if (is_p2p(ticket)) {
+    const int sender = operations_.busy() ? -1 : p2p_.only_sender(group, ticket);
+    if (sender < 0 || channel_.has_control()) return progress();
+    return propagation_.guarded(nullptr, [&] { return channel_.take_in(sender); });
+  }
   if (operations_.running().size() != 1 || channel_.operations() > 0 || p2p_.busy())
     return progress();
   Op& op = group.window.at(ticket);

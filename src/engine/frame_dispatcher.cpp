@@ -1,6 +1,7 @@
 #include "engine/frame_dispatcher.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace tutti::engine {
@@ -90,6 +91,20 @@ void FrameDispatcher::on_frame(int peer, const FrameHeader& header) noexcept {
     parts_.channel.consumed(peer, header);
   else
     parts_.propagation.guarded(nullptr, [&] { handle_frame(peer, header); });
+}
+
+bool FrameDispatcher::on_short(int peer, const transport::ShortHead& head,
+                               const std::byte* payload) noexcept {
+  if (parts_.p2p.on_short(peer, head, payload)) return true;
+  // The group is not made yet, is broken or closed, or the message is wrong: as that frame.
+  FrameHeader header = encode(
+      transport::EagerMessageFrame{{head.group, head.number, 0, head.dtype, head.tag, head.bytes}});
+  header.payload_bytes = head.bytes;
+  const std::span<std::byte> place = on_header(peer, header);
+  if (place.empty()) return false;
+  std::memcpy(place.data(), payload, head.bytes);
+  on_frame(peer, header);
+  return true;
 }
 
 void FrameDispatcher::handle_frame(int peer, const FrameHeader& header) {

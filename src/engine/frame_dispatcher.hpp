@@ -47,6 +47,8 @@ class FrameDispatcher final : public transport::Sink {
   // transport::Sink
   std::span<std::byte> on_header(int peer, const transport::FrameHeader& header) noexcept override;
   void on_frame(int peer, const transport::FrameHeader& header) noexcept override;
+  bool on_short(int peer, const transport::ShortHead& head,
+                const std::byte* payload) noexcept override;
   void on_sent(int peer, std::uint64_t token) noexcept override;
   void on_lost(int peer, const Outcome& why) noexcept override;
 

@@ -66,7 +66,7 @@ void MessageChannel::push_control(int peer, Control frame) {
 
 bool MessageChannel::take_in(int peer) {
   transport::Transport* const transport = at(peer).transport;
-  return transport != nullptr && transport->poll();
+  return transport != nullptr && transport->poll_from(peer);
 }
 
 /// Its cost depends on the frames that wait, and not on the size of the world.
@@ -151,27 +151,30 @@ void MessageChannel::send(int peer, const FrameHeader& header, OutFrame&& frame,
   frame.token = ++to.token;
   frame.owner = owner;
   frame.id = id;
-  // The bytes of a copy stay where they are when the frame moves.
-  const std::byte* const payload = frame.payload;
-  to.out.push_back(std::move(frame));
   // A ping for an operation is no mere question: we wait there.
   const bool asks = type_of(header) == FrameType::ping && header.seq == 0 &&
                     transport::decode<transport::PingFrame>(header).asks_doing;
   to.used = to.used || !asks;
   to.only_asked = !to.used;
-  to.transport->send(peer, header, payload, to.token);
+  if (to.transport->send(peer, header, frame.payload, to.token))
+    has_left_memory(to, std::move(frame));
+  else
+    to.out.push_back(std::move(frame));  // the bytes of a copy stay where they are
+}
+
+void MessageChannel::has_left_memory(Peer& to, OutFrame&& frame) noexcept {
+  if (frame.owner != nullptr) frame.owner->on_frame_sent(frame.id);
+  if (frame.bounced) {
+    --to.bounces;
+    bounced_ -= frame.bounce.size();
+  }
+  if (!frame.bounce.empty()) buffers_.release(std::move(frame.bounce));
 }
 
 void MessageChannel::on_sent(int peer, std::uint64_t token) noexcept {
   Peer& to = at(peer);
   while (!to.out.empty() && to.out.front().token <= token) {
-    OutFrame& frame = to.out.front();
-    if (frame.owner != nullptr) frame.owner->on_frame_sent(frame.id);
-    if (frame.bounced) {
-      --to.bounces;
-      bounced_ -= frame.bounce.size();
-    }
-    buffers_.release(std::move(frame.bounce));
+    has_left_memory(to, std::move(to.out.front()));
     to.out.pop_front();
   }
 }
@@ -211,9 +214,15 @@ bool MessageChannel::count_eager(int peer, const FrameHeader& header) noexcept {
     const DataFrame data = decode<DataFrame>(header);
     return !data.eager || from.eager.receive(eager_cost(data.bytes));
   }
-  if (!is_envelope(header)) return true;
+  return !is_envelope(header) || count_short(peer, header.payload_bytes);
+}
+
+bool MessageChannel::count_short(int peer, std::uint32_t bytes) noexcept {
+  Peer& from = at(peer);
+  from.used = true;
+  from.only_asked = false;
   const bool within = from.matches.receive(1);
-  return from.eager_messages.receive(unexpected_cost(header.payload_bytes)) && within;
+  return from.eager_messages.receive(unexpected_cost(bytes)) && within;
 }
 
 std::span<std::byte> MessageChannel::place_buffered(int peer) {

@@ -61,10 +61,13 @@ class MessageChannel final : public ControlChannel {
   // Control frames: sent as soon as the transport takes them, before all payloads.
   /// Sends a control frame. For a peer that is gone it is dropped.
   void control(int peer, const transport::FrameHeader& header, std::string payload = {}) override;
+  /// Takes in what has come from this peer, and perhaps from others.
   bool take_in(int peer) override;
   /// Drops the control frames that wait for this peer.
   void clear_control(int peer) noexcept { at(peer).control.clear(); }
   bool flush_control();
+  /// Control frames wait for a transport.
+  [[nodiscard]] bool has_control() const noexcept { return !unflushed_.empty(); }
   /// Frames wait for a transport, or a transport still reads their payloads.
   [[nodiscard]] bool has_unsent() const noexcept;
 
@@ -78,10 +81,19 @@ class MessageChannel final : public ControlChannel {
   /// The same with a copy of strided elements: `bytes` of them from `offset` on.
   [[nodiscard]] OutFrame prepare(int peer, const Elements& elements, std::size_t element,
                                  std::uint64_t offset, std::size_t bytes);
-  /// Only after can_send. Calls the owner when the frame has left its memory, unless let_go comes
-  /// before.
+  /// Only after can_send. Calls the owner when the frame has left its memory, perhaps at once,
+  /// unless let_go comes before.
   void send(int peer, const transport::FrameHeader& header, OutFrame&& frame,
             FrameOwner* owner = nullptr, std::uint64_t id = 0);
+  /// See Transport::send_short.
+  [[nodiscard]] bool send_short(int peer, const transport::ShortHead& head,
+                                const std::byte* payload) noexcept {
+    Peer& to = at(peer);
+    if (!to.transport->send_short(peer, head, payload)) return false;
+    to.used = true;
+    to.only_asked = false;
+    return true;
+  }
   /// All frames up to this token have left our memory (Sink::on_sent).
   void on_sent(int peer, std::uint64_t token) noexcept;
   /// After this the owner's memory is neither read nor written.
@@ -111,6 +123,8 @@ class MessageChannel final : public ControlChannel {
   void arriving(int peer, const transport::FrameHeader& header) noexcept;
   /// Counts its payload as eager. False: more than the credit of its sender allows.
   [[nodiscard]] bool count_eager(int peer, const transport::FrameHeader& header) noexcept;
+  /// A short message has come; counts it as count_eager does.
+  [[nodiscard]] bool count_short(int peer, std::uint32_t bytes) noexcept;
   /// A buffer of ours. When the payload has come, it is used (`arrived`) or dropped.
   [[nodiscard]] std::span<std::byte> place_buffered(int peer);
   /// A buffer of ours. When the payload has come, `is_kept` is true: call `keep` or `consumed`.
@@ -209,6 +223,7 @@ class MessageChannel final : public ControlChannel {
   bool pump(StreamState& state, Stream& stream);
   void arrived_in(Stream& stream, const transport::DataFrame& data, std::size_t element,
                   const std::byte* bounced);
+  void has_left_memory(Peer& to, OutFrame&& frame) noexcept;
   void take_eager(int peer, std::uint64_t cost) noexcept;
 
   std::pmr::unsynchronized_pool_resource pool_;  ///< so that holding frames asks for no memory

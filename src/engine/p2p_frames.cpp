@@ -42,15 +42,14 @@ bool P2PMatcher::push_to(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   bool moved = false;
   while (!pair.idle()) {
-    // If the peer is gone, no frame can be sent any more; tick notices that.
-    if (!channel_.can_send(global(rank)) || !channel_.may_bounce(global(rank))) break;
+    if (!may_push(rank)) break;
     if (!pair.grants.empty()) {
       grant(rank);
     } else {
       // They take turns, so that neither many small messages nor a large one blocks the others.
       const bool announces =
           !pair.waiting.empty() && (pair.streams.empty() || !pair.announced_last);
-      if (announces && announce(rank)) {
+      if (announces && announce(*requests_[pair.waiting.front()])) {
         pair.announced_last = true;
       } else if (!pair.streams.empty()) {
         pair.announced_last = false;
@@ -62,6 +61,11 @@ bool P2PMatcher::push_to(int rank) {
     moved = true;
   }
   return moved;
+}
+
+/// If the peer is gone, no frame can be sent any more; tick notices that.
+bool P2PMatcher::may_push(int rank) {
+  return channel_.can_send(global(rank)) && channel_.may_bounce(global(rank));
 }
 
 /// A frame with the next bytes of this send.
@@ -82,19 +86,26 @@ void P2PMatcher::transmit(P2PRequest& send, const FrameHeader& header,
   channel_.send(global(send.rank), header, std::move(frame), holds ? this : nullptr, send.ticket);
 }
 
-/// Sends the first frame of the next message: an eager message, or an RTS. False: not now.
-bool P2PMatcher::announce(int rank) {
-  Pair& pair = pairs_[static_cast<std::size_t>(rank)];
-  const int peer = global(rank);
+/// Sends the first frame of the next message: an eager message, or an RTS. It is the first of those
+/// that wait, or none waits. False: not now.
+bool P2PMatcher::announce(P2PRequest& send) {
+  Pair& pair = pairs_[static_cast<std::size_t>(send.rank)];
+  const int peer = global(send.rank);
   if (channel_.message_room(peer) == 0) return false;
-  P2PRequest& send = *requests_[pair.waiting.front()];
   const std::uint64_t cost = unexpected_cost(send.bytes);
   const bool eager = send.bytes <= kEagerLimit && cost <= channel_.eager_message_room(peer);
   const bool on_gpu = send.gpu != nullptr;
-  MessageChannel::OutFrame frame = prepare(send, eager ? send.bytes : 0);
-  pair.waiting.pop_front();
+  const bool is_short = eager && send_short(send);
+  MessageChannel::OutFrame frame;
+  if (!is_short) frame = prepare(send, eager ? send.bytes : 0);
+  if (!pair.waiting.empty()) pair.waiting.pop_front();
   channel_.message_sent(peer, eager ? cost : 0);
   send.number = ++pair.out;
+  if (is_short) {
+    send.moved = send.bytes;
+    finish(send);
+    return true;
+  }
   const Envelope envelope{group_.id,
                           send.number,
                           send.ticket,
@@ -107,6 +118,18 @@ bool P2PMatcher::announce(int rank) {
            std::move(frame));
   if (send.bytes == 0) finish(send);
   return true;
+}
+
+/// The next message to its rank without a frame. False: it must have one.
+bool P2PMatcher::send_short(P2PRequest& send) {
+  if (send.bytes > transport::kMaxShort || send.gpu != nullptr || !send.view.contiguous())
+    return false;
+  const std::uint64_t number = pairs_[static_cast<std::size_t>(send.rank)].out + 1;
+  return channel_.send_short(
+      global(send.rank),
+      {group_.id, static_cast<std::uint32_t>(send.tag), static_cast<std::uint16_t>(number),
+       static_cast<std::uint8_t>(send.view.dtype()), static_cast<std::uint8_t>(send.bytes)},
+      static_cast<const std::byte*>(send.view.data()));
 }
 
 /// Asks for the bytes of a message whose recv has been called.
@@ -227,24 +250,40 @@ bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byt
 void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byte* payload) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const auto envelope = transport::decode<Envelope>(header);
-  if (envelope.number != pair.in + 1) {  // `expects` has not checked frames that came early
+  // `expects` has not checked frames that came early; of a short message only the low bits came.
+  if (!is_next(rank, static_cast<std::uint16_t>(envelope.number))) {
     shared_.propagation.break_group(
         group_, Outcome(Errc::internal, "group '" + group_.name +
                                             "': " + name_of(shared_.world, group_, rank) +
                                             " numbers its messages wrongly"));
     return;
   }
-  pair.in = envelope.number;
-  UnexpectedMessage message;
+  ArrivedMessage message;
   message.source = rank;
   message.tag = static_cast<int>(static_cast<std::uint32_t>(envelope.tag));
   message.dtype = static_cast<DType>(envelope.dtype);
   message.bytes = envelope.bytes;
   message.eager = type_of(header) == FrameType::eager_message;
   message.on_gpu = !message.eager && transport::decode<transport::RtsFrame>(header).on_gpu;
-  message.number = envelope.number;
+  message.number = ++pair.in;
   message.theirs = envelope.send;
-  P2PRequest* const taker = posted_for(rank, message.tag);
+  arrive(message, payload);
+}
+
+void P2PMatcher::on_short(int rank, const transport::ShortHead& head, const std::byte* payload) {
+  ArrivedMessage message;
+  message.source = rank;
+  message.tag = static_cast<int>(head.tag);
+  message.dtype = static_cast<DType>(head.dtype);
+  message.bytes = head.bytes;
+  message.eager = true;
+  message.number = ++pairs_[static_cast<std::size_t>(rank)].in;
+  arrive(message, payload);
+}
+
+/// A message gets its recv or probe, or waits for one. `payload`: as in `match`.
+void P2PMatcher::arrive(const ArrivedMessage& message, const std::byte* payload) {
+  P2PRequest* const taker = posted_for(message.source, message.tag);
   if (taker != nullptr && taker->kind == Kind::recv)
     match(*taker, message, payload);
   else

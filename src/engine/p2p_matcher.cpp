@@ -139,6 +139,11 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
     post_probe(request);
   else
     post_recv(request, call.details == nullptr ? 0 : call.details->probed);
+  if (call.kind == Kind::send && request.state == P2PRequest::State::done && !request.failed &&
+      request.gpu == nullptr) {
+    free_slot(request);
+    return kSentTicket;
+  }
   return ticket;
 }
 
@@ -187,7 +192,8 @@ bool P2PMatcher::cancel(std::uint64_t ticket) {
       recv->matched || recv->lands)
     return false;
   posted_.erase({recv->rank, recv->tag}, static_cast<std::uint32_t>(index_of(ticket)));
-  if (recv->every_tag) --every_tags_;
+  every_tags_ -= recv->every_tag ? 1 : 0;
+  anys_ -= recv->any ? 1 : 0;
   shared_.completions.complete(
       recv->callbacks, Outcome(Errc::aborted, text_of(*recv) + ": this rank has cancelled it"));
   recv->callbacks.clear();
@@ -224,14 +230,15 @@ void P2PMatcher::post_send(P2PRequest& send) {
     send_to_self(send);
     return;
   }
-  pairs_[static_cast<std::size_t>(send.rank)].waiting.push_back(
-      static_cast<std::uint32_t>(index_of(send.ticket)));
+  Pair& pair = pairs_[static_cast<std::size_t>(send.rank)];
+  if (pair.idle() && may_push(send.rank) && announce(send)) return;
+  pair.waiting.push_back(static_cast<std::uint32_t>(index_of(send.ticket)));
   list(send.rank);
   push_to(send.rank);
 }
 
 void P2PMatcher::send_to_self(P2PRequest& send) {
-  UnexpectedMessage message;
+  ArrivedMessage message;
   message.source = send.rank;
   message.tag = send.tag;
   message.dtype = send.view.dtype();
@@ -263,7 +270,8 @@ void P2PMatcher::send_to_self(P2PRequest& send) {
 /// A recv or probe waits for its message.
 void P2PMatcher::post(P2PRequest& taker) {
   posted_.push({taker.rank, taker.tag}, static_cast<std::uint32_t>(index_of(taker.ticket)));
-  if (taker.every_tag) ++every_tags_;
+  every_tags_ += taker.every_tag ? 1 : 0;
+  anys_ += taker.any ? 1 : 0;
 }
 
 /// The recv or probe that a message goes to: the one called first.
@@ -275,7 +283,7 @@ P2PRequest* P2PMatcher::next_for(int source, int tag) {
       taker = requests_[one].get();
   };
   look({source, tag});
-  look({any_source, tag});
+  if (anys_ > 0) look({any_source, tag});
   if (every_tags_ > 0 && fits_any_tag(tag)) {
     look({source, any_tag});
     look({any_source, any_tag});
@@ -287,7 +295,8 @@ P2PRequest* P2PMatcher::next_for(int source, int tag) {
 P2PRequest* P2PMatcher::posted_for(int source, int tag) {
   while (P2PRequest* const taker = next_for(source, tag)) {
     posted_.pop({taker->rank, taker->tag});
-    if (taker->every_tag) --every_tags_;
+    every_tags_ -= taker->every_tag ? 1 : 0;
+    anys_ -= taker->any ? 1 : 0;
     if (taker->kind == Kind::recv || !taker->released) return taker;
     finish(*taker);  // a probe that was given up: its message would be lost
   }
@@ -395,7 +404,7 @@ void P2PMatcher::put_back(const P2PRequest& probe) {
   }
 }
 
-bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) {
+bool P2PMatcher::fits(const P2PRequest& recv, const ArrivedMessage& message) {
   if (recv.view.dtype() == message.dtype && recv.bytes == message.bytes) return true;
   const std::size_t unit = base::unit_of(recv.view, recv.bytes, message.bytes).size;
   std::string text = "ranks disagree in group '" + group_.name +
@@ -413,8 +422,7 @@ bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) 
 
 /// A recv has found its message. `payload`: the bytes of an eager message, unless they are already
 /// in the recv's buffer.
-void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
-                       const std::byte* payload) {
+void P2PMatcher::match(P2PRequest& recv, const ArrivedMessage& message, const std::byte* payload) {
   const bool own = message.source == group_.rank;
   const std::uint64_t cost = message.eager ? unexpected_cost(message.bytes) : 0;
   if (own)
@@ -455,7 +463,7 @@ void P2PMatcher::move_to_self(P2PRequest& recv) {
 }
 
 /// Keeps a message that no recv waits for. `probe`: the probe that waits for it, or nullptr.
-void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::byte* payload,
+void P2PMatcher::keep_unexpected(const ArrivedMessage& message, const std::byte* payload,
                                  P2PRequest* probe) {
   std::uint32_t at = 0;
   if (free_unexpected_.empty()) {
@@ -466,7 +474,7 @@ void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::by
     free_unexpected_.pop_back();
   }
   UnexpectedMessage& kept = unexpected_messages_[at];
-  kept = message;
+  static_cast<ArrivedMessage&>(kept) = message;
   kept.stamp = ++stamp_;
   if (kept.eager && kept.bytes > 0) {
     std::byte* to = kept.few.data();
@@ -496,7 +504,7 @@ void P2PMatcher::fail() noexcept {
   unexpected_messages_.clear();
   free_unexpected_.clear();
   posted_.clear();
-  every_tags_ = 0;
+  every_tags_ = anys_ = 0;
   unexpected_.clear();
   held_ = 0;
   for (Pair& pair : pairs_) {

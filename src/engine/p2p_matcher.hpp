@@ -59,17 +59,21 @@ struct P2PRequest {
   std::vector<Callback> callbacks;
 };
 
-/// A message that has come, or was announced by an RTS, before its recv.
-struct UnexpectedMessage {
+/// A message that has come, or was announced by an RTS.
+struct ArrivedMessage {
   int source = 0;
   int tag = 0;
   DType dtype = DType::uint8;
   bool eager = false;   ///< its bytes are here
   bool on_gpu = false;  ///< they are on a GPU of its sender
   std::uint64_t bytes = 0;
-  std::uint64_t number = 0;  ///< 0: this place is free
+  std::uint64_t number = 0;
   std::uint64_t theirs = 0;  ///< ticket of its send
-  std::uint64_t stamp = 0;   ///< the order in which messages came
+};
+
+/// One that came before its recv; `number` is 0 where the place is free.
+struct UnexpectedMessage : ArrivedMessage {
+  std::uint64_t stamp = 0;  ///< the order in which messages came
   std::array<std::byte, 64> few{};
   std::vector<std::byte> data;  ///< its bytes, if `few` is too small
 };
@@ -93,6 +97,14 @@ class P2PMatcher final : public FrameOwner {
     return request == nullptr || request->failed;
   }
   [[nodiscard]] std::optional<Outcome> outcome(std::uint64_t ticket) const noexcept;
+  /// The rank of the world from which the message of a recv or probe that runs comes; -1: it is not
+  /// known yet, or it is no such operation.
+  [[nodiscard]] int sender_of(std::uint64_t ticket) const noexcept {
+    const P2PRequest* const request = find(ticket);
+    const bool receives = request != nullptr && request->state == P2PRequest::State::running &&
+                          request->kind != Kind::send && request->gpu == nullptr;
+    return receives && request->rank >= 0 ? global(request->rank) : -1;
+  }
   /// Notes a callback for a request that runs.
   void on_done(std::uint64_t ticket, Callback callback);
   /// recv: which message it was, once done.
@@ -129,6 +141,12 @@ class P2PMatcher final : public FrameOwner {
   [[nodiscard]] bool expects(int rank, const transport::FrameHeader& header,
                              std::span<std::byte>& into);
   void on_envelope(int rank, const transport::FrameHeader& header, const std::byte* payload);
+  /// True if the next message of this rank has such a number.
+  [[nodiscard]] bool is_next(int rank, std::uint16_t number) const noexcept {
+    return number == static_cast<std::uint16_t>(pairs_[static_cast<std::size_t>(rank)].in + 1);
+  }
+  /// Only after is_next.
+  void on_short(int rank, const transport::ShortHead& head, const std::byte* payload);
   void on_cts(int rank, const transport::CtsFrame& cts);
   void on_data(int rank, const transport::P2PDataFrame& data, const std::byte* payload);
   /// A frame of this send has left the caller's memory.
@@ -157,6 +175,8 @@ class P2PMatcher final : public FrameOwner {
   // A ticket: bit 63 | generation of the slot | index in requests_ (kSlotBits).
   static constexpr int kSlotBits = 24;
   static constexpr std::uint64_t kRequests = std::uint64_t{1} << kSlotBits;
+  static_assert(kSentTicket ==
+                (std::uint64_t{1} << 63 | (kRequests - 1)));  // no slot has that index
   [[nodiscard]] static std::uint64_t index_of(std::uint64_t ticket) noexcept {
     return ticket & (kRequests - 1);
   }
@@ -188,15 +208,17 @@ class P2PMatcher final : public FrameOwner {
   void hold(P2PRequest& probe, std::uint32_t place);
   [[nodiscard]] std::uint32_t take_held(std::uint64_t probe);
   void put_back(const P2PRequest& probe);
-  [[nodiscard]] bool fits(const P2PRequest& recv, const UnexpectedMessage& message);
-  void match(P2PRequest& recv, const UnexpectedMessage& message, const std::byte* payload);
+  [[nodiscard]] bool fits(const P2PRequest& recv, const ArrivedMessage& message);
+  void match(P2PRequest& recv, const ArrivedMessage& message, const std::byte* payload);
   void move_to_self(P2PRequest& recv);
-  void keep_unexpected(const UnexpectedMessage& message, const std::byte* payload,
-                       P2PRequest* probe);
+  void arrive(const ArrivedMessage& message, const std::byte* payload);
+  void keep_unexpected(const ArrivedMessage& message, const std::byte* payload, P2PRequest* probe);
   // p2p_frames.cpp
   void list(int rank) noexcept;
   bool push_to(int rank);
-  [[nodiscard]] bool announce(int rank);
+  [[nodiscard]] bool may_push(int rank);
+  [[nodiscard]] bool announce(P2PRequest& send);
+  [[nodiscard]] bool send_short(P2PRequest& send);
   void grant(int rank);
   void stream(int rank);
   void request_from_caller(P2PRequest& request, call::GpuMessage::State for_what);
@@ -229,6 +251,7 @@ class P2PMatcher final : public FrameOwner {
   std::vector<std::uint32_t> free_unexpected_;
   MatchQueues posted_;          ///< recvs and probes, by (source or any_source, tag or any_tag)
   std::size_t every_tags_ = 0;  ///< those of them with any_tag
+  std::size_t anys_ = 0;        ///< those of them with any_source
   MatchQueues unexpected_;      ///< messages, by (source, tag), or held_key
   std::vector<Pair> pairs_;
   std::vector<int> pushing_;  ///< ranks whose Pair is not idle

@@ -57,6 +57,10 @@ std::uint64_t P2PTable::submit(Group& group, const Collective& call) noexcept {
   return ticket;
 }
 
+int P2PTable::only_sender(const Group& group, std::uint64_t ticket) const noexcept {
+  return shared_.running == 1 && group.matcher != nullptr ? group.matcher->sender_of(ticket) : -1;
+}
+
 bool P2PTable::is_done(const Group& group, std::uint64_t ticket) noexcept {
   return group.matcher == nullptr || group.matcher->is_done(ticket);
 }
@@ -160,6 +164,22 @@ std::span<std::byte> P2PTable::place_of(int peer, const FrameHeader& header) {
   if (type == FrameType::p2p_data || !into.empty())
     return channel_.place_for(peer, *group->matcher, into);
   return channel_.place_buffered(peer);
+}
+
+bool P2PTable::on_short(int peer, const transport::ShortHead& head,
+                        const std::byte* payload) noexcept {
+  Group* const group = groups_.find(head.group);
+  // relaxed: the driver lock is ours.
+  if (group == nullptr || group->matcher == nullptr ||
+      group->broken.load(std::memory_order_relaxed))
+    return false;
+  const int rank = group->rank_of(peer);
+  const bool sound = head.dtype < kDTypeCount && head.tag <= kMostTag &&
+                     head.bytes % size_of(static_cast<DType>(head.dtype)) == 0;
+  if (rank < 0 || !sound || !group->matcher->is_next(rank, head.number)) return false;
+  if (!channel_.count_short(peer, head.bytes)) return false;
+  shared_.propagation.guarded(group, [&] { group->matcher->on_short(rank, head, payload); });
+  return true;
 }
 
 void P2PTable::on_frame(int peer, const FrameHeader& header) {

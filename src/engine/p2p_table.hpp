@@ -60,6 +60,9 @@ class P2PTable {
   [[nodiscard]] TimePoint next_deadline() const noexcept;
   /// Sends or recvs run.
   [[nodiscard]] bool busy() const noexcept { return shared_.running > 0; }
+  /// The rank of the world from which the message must come, if this is a recv or probe and nothing
+  /// else runs; else -1.
+  [[nodiscard]] int only_sender(const Group& group, std::uint64_t ticket) const noexcept;
   [[nodiscard]] bool has_large() const noexcept { return shared_.large > 0; }
   /// The group is being removed.
   void forget(Group& group) noexcept;
@@ -67,6 +70,8 @@ class P2PTable {
   /// The payload of a frame goes here; empty: the frame is refused.
   [[nodiscard]] std::span<std::byte> place_of(int peer, const transport::FrameHeader& header);
   void on_frame(int peer, const transport::FrameHeader& header);
+  /// Takes a short message. False: it must go the way of a frame.
+  bool on_short(int peer, const transport::ShortHead& head, const std::byte* payload) noexcept;
   /// Takes the messages that came for a group before it was made here.
   void adopt_early(Group& group);
 

@@ -87,6 +87,24 @@ Work ProcessGroup::Impl::start_transfer(const Collective& call, bool asynchronou
   return Work(entry().submit(call, asynchronous));
 }
 
+Received ProcessGroup::Impl::run_transfer(const Collective& call) {
+  if (buffer_of(call).device() != Device()) [[unlikely]] {
+    Work work = start_transfer(call, false);
+    work.wait();
+    return {work.source_rank(), work.tag()};
+  }
+  // Without a Work: the caller's handle holds the group.
+  const Pending pending = entry().submit(call, false);
+  Outcome outcome;
+  const std::optional<Received> received =
+      pending.operations->finish(pending.ticket, std::nullopt, outcome);
+  if (!received) [[unlikely]] {
+    (void)pending.release();
+    raise(outcome);
+  }
+  return *received;
+}
+
 Work ProcessGroup::isend(const ConstTensorView& buffer, int dst, const SendOptions& options) {
   Collective call = transfer(Kind::send, buffer, dst, options.tag);
   if (!impl_->check_transfer(call, options.timeout)) return Work::with_nobody();
@@ -101,15 +119,13 @@ Work ProcessGroup::irecv(const TensorView& buffer, int src, const RecvOptions& o
 
 void ProcessGroup::send(const ConstTensorView& buffer, int dst, const SendOptions& options) {
   Collective call = transfer(Kind::send, buffer, dst, options.tag);
-  if (impl_->check_transfer(call, options.timeout)) impl_->start_transfer(call, false).wait();
+  if (impl_->check_transfer(call, options.timeout)) (void)impl_->run_transfer(call);
 }
 
 int ProcessGroup::recv(const TensorView& buffer, int src, const RecvOptions& options) {
   Collective call = transfer(Kind::recv, buffer, src, options.tag);
   if (!impl_->check_transfer(call, options.timeout)) return no_rank;
-  Work work = impl_->start_transfer(call, false);
-  work.wait();
-  return work.source_rank();
+  return impl_->run_transfer(call).source;
 }
 
 int ProcessGroup::sendrecv(const TensorView& output, int src, const ConstTensorView& input, int dst,

@@ -51,6 +51,8 @@ struct ProcessGroup::Impl : GroupParts {
                                     std::optional<std::chrono::nanoseconds> limit);
   /// Starts a send or recv that was checked.
   Work start_transfer(const Collective& call, bool asynchronous);
+  /// The same, and waits for it. For a recv: which message it was.
+  Received run_transfer(const Collective& call);
   /// Makes the group of `ranks`; without ranks, this rank takes part while others make theirs. The
   /// group is made before all have agreed, so that a faster rank finds our lines. Then all ranks of
   /// this group compare `digest`.

@@ -23,6 +23,13 @@ constexpr auto kSilent = std::chrono::seconds(1);
 
 }  // namespace
 
+std::optional<Received> Operations::finish(std::uint64_t ticket,
+                                           std::optional<std::chrono::nanoseconds> limit,
+                                           Outcome& outcome) noexcept {
+  if (!wait(ticket, limit, outcome) || !outcome.ok()) return std::nullopt;
+  return release(ticket);
+}
+
 Result<bool> Operations::cancel(std::uint64_t /*ticket*/) noexcept {
   return Outcome(Errc::invalid_argument, "Work::cancel: the backend '" +
                                              std::string(group().name()) +
@@ -114,14 +121,23 @@ void Work::wait_until(std::optional<std::chrono::nanoseconds> limit) {
         "Work::wait on an empty Work: it was moved from, detached, cancelled or never started"));
   }
   Outcome outcome;
-  (void)operations().wait(ticket_, limit, outcome);
-  succeeded_ = outcome.ok();
+  // Without a limit the GPU may still work on it, and a later call may have to wait for that.
+  if (!limit && on_gpu_) {
+    (void)operations().wait(ticket_, limit, outcome);
+    succeeded_ = outcome.ok();
+  } else {
+    Backend& group = operations_->group();  // the operations may end with the ticket
+    if (const std::optional<Received> received = operations().finish(ticket_, limit, outcome)) {
+      succeeded_ = true;
+      operations_ = nullptr;
+      ticket_ = std::bit_cast<std::uint64_t>(*received);
+      group.drop_reference();
+    }
+  }
   if (!succeeded_) [[unlikely]] {
     told_ = true;
     raise(outcome);
   }
-  // Without a limit the GPU may still work on it, and a later call may have to wait for that.
-  if (limit || !on_gpu_) drop();
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) {

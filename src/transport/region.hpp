@@ -33,6 +33,9 @@ struct RegionPeer {
   [[nodiscard]] const std::byte* ring(int to) const noexcept {
     return arena + shm::kRingOffset + static_cast<std::size_t>(to) * shm::kRingStride;
   }
+  [[nodiscard]] const shm::ShortMessage* shorts(int to) const noexcept {
+    return reinterpret_cast<const shm::ShortMessage*>(ring(to) + shm::kRingBytes);
+  }
   /// The id of the group in a slot of that rank; written last when a group is made.
   [[nodiscard]] const std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
     return reinterpret_cast<const std::atomic<std::uint64_t>*>(arena + shm::kDirectoryOffset)[slot];
@@ -60,6 +63,9 @@ struct Regions {
   }
   [[nodiscard]] std::byte* ring(int to) const noexcept {
     return arena + shm::kRingOffset + static_cast<std::size_t>(to) * shm::kRingStride;
+  }
+  [[nodiscard]] shm::ShortMessage* shorts(int to) const noexcept {
+    return reinterpret_cast<shm::ShortMessage*>(ring(to) + shm::kRingBytes);
   }
   [[nodiscard]] std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(arena + shm::kDirectoryOffset)[slot];

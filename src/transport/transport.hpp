@@ -55,6 +55,16 @@ inline constexpr FrameType kLastFrameType = FrameType::eager_credit;
 
 inline constexpr std::uint32_t kMaxFramePayload = 128 * 1024;
 
+/// The head of a message point to point that a transport may carry without a frame.
+struct ShortHead {
+  std::uint64_t group = 0;
+  std::uint32_t tag = 0;
+  std::uint16_t number = 0;  ///< the low bits of that of an eager message
+  std::uint8_t dtype = 0;
+  std::uint8_t bytes = 0;  ///< at most kMaxShort
+};
+inline constexpr std::size_t kMaxShort = 40;
+
 /// The events of a transport. Called inside Transport::poll only.
 class Sink {
  public:
@@ -64,7 +74,10 @@ class Sink {
   virtual std::span<std::byte> on_header(int peer, const FrameHeader& header) noexcept = 0;
   /// The payload of the last head has arrived completely.
   virtual void on_frame(int peer, const FrameHeader& header) noexcept = 0;
-  /// All frames up to `token` (see Transport::send) have left our memory: it may be reused.
+  /// A short message has come; its payload is read in this call only. False: it is refused, as by
+  /// on_header.
+  virtual bool on_short(int peer, const ShortHead& head, const std::byte* payload) noexcept = 0;
+  /// All frames up to `token` for which Transport::send was false have left our memory.
   virtual void on_sent(int peer, std::uint64_t token) noexcept = 0;
   /// The peer is gone, for this reason (peer_lost, peer_left, refused). At most once per peer.
   virtual void on_lost(int peer, const Outcome& why) noexcept = 0;
@@ -82,10 +95,17 @@ class Transport {
   virtual void set_sink(Sink* sink) noexcept = 0;
   /// Frames can be handed over now (the short unsent queue has room).
   [[nodiscard]] virtual bool can_send(int peer) noexcept = 0;
-  /// Hands over one frame. Connects on first use. The payload must stay until on_sent(peer, token);
-  /// tokens of one peer grow. Only after can_send; a lost peer takes and drops it.
-  virtual void send(int peer, const FrameHeader& header, const std::byte* payload,
+  /// Hands over one frame. Connects on first use. True: the payload was copied, so its memory may be
+  /// reused. False: it must stay until on_sent(peer, token); tokens of one peer grow. Only after
+  /// can_send; a lost peer takes and drops it.
+  virtual bool send(int peer, const FrameHeader& header, const std::byte* payload,
                     std::uint64_t token) noexcept = 0;
+  /// Sends a short message, in the order of the frames. False: not now, or this transport has none;
+  /// then send a frame. Only after can_send.
+  virtual bool send_short(int /*peer*/, const ShortHead& /*head*/,
+                          const std::byte* /*payload*/) noexcept {
+    return false;
+  }
   /// Copies the payloads that are queued for this peer into memory of the transport. After that the
   /// transport does not read the caller's memory, so a failed operation can give it back.
   virtual void keep_payloads(int peer) noexcept = 0;
@@ -96,6 +116,8 @@ class Transport {
   [[nodiscard]] virtual bool is_unanswered(int /*peer*/) const noexcept { return false; }
   /// Moves bytes both ways, without blocking; calls the sink. Returns true if anything happened.
   virtual bool poll() noexcept = 0;
+  /// As poll, where that is cheaper only for what comes from this peer.
+  virtual bool poll_from(int /*peer*/) noexcept { return poll(); }
   /// A descriptor that becomes readable when poll() has something to do, for sleeping; -1 if none.
   [[nodiscard]] virtual int wait_fd() const noexcept = 0;
   /// Sends what is queued and a leave frame, then closes. Takes `drain_ns` at most.

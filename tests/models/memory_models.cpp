@@ -143,6 +143,47 @@ struct Ring final : Program {
   std::array<Plain<std::uint64_t>, 2> ring;
 };
 
+/// Two short messages through one line, with a frame between them, or behind both.
+struct Shorts final : Program {
+  static constexpr std::uint64_t kFrame = shm::kRingAlign;
+  explicit Shorts(std::uint64_t before_) : before(before_) {}
+  void run(int rank) override {
+    if (rank == 0) {
+      std::uint64_t written = 0;
+      for (std::uint64_t count = 1; count <= 2; ++count) {
+        await([&] { return count - 1 - shm::shorts_taken_by(reader) < 1; });
+        line.after = written;
+        line.data = count;
+        shm::show_short(line, count);
+        if (count != before) continue;
+        ring = 10;
+        shm::show_written(writer, written += kFrame);
+      }
+      return;
+    }
+    std::uint64_t taken = 0;
+    std::uint64_t shorts = 0;
+    while (taken == 0 || shorts < 2) {
+      std::uint64_t written = 0;
+      const auto has_short = [&] {
+        return shm::short_has_come(line, shorts + 1) && line.after == taken;
+      };
+      await([&] { return (written = shm::written_by(writer)) != taken || has_short(); });
+      for (; has_short(); shm::show_shorts_taken(reader, ++shorts))
+        require(line.data == shorts + 1, "another message");
+      if (written == taken) continue;
+      require(shorts >= before, "a frame before a message that was sent first");
+      require(ring == 10, "another frame");
+      taken += kFrame;
+    }
+  }
+  std::uint64_t before;
+  RingCounters writer;
+  RingCounters reader;
+  ShortMessage line;
+  Plain<std::uint64_t> ring;
+};
+
 }  // namespace
 
 std::vector<Model> memory_models() {
@@ -152,6 +193,8 @@ std::vector<Model> memory_models() {
       model<Lines>("lines", "three ranks", {3}, 3, 1),
       model<Blocks>("lines", "block of another group", {3}),
       model<Ring>("rings", "three frames, room for two", {2}),
+      model<Shorts>("rings", "short messages around a frame", {2}, 1),
+      model<Shorts>("rings", "short messages before a frame", {2}, 2),
   };
 }
 

@@ -44,6 +44,13 @@ struct Page {
 struct RingCounters {
   Atomic<std::uint64_t> taken{0};
   Atomic<std::uint64_t> written{0};
+  Atomic<std::uint64_t> shorts_taken{0};
+};
+
+struct ShortMessage {
+  Atomic<std::uint32_t> count{0};
+  Plain<std::uint64_t> after;
+  Plain<std::uint64_t> data;
 };
 
 struct Fences {

@@ -64,6 +64,11 @@ class Operations {
   /// has received goes back to its queue. Returns what `received` returns.
   virtual Received release(std::uint64_t ticket) noexcept = 0;
 
+  /// As `wait`, and releases the ticket of an operation that has succeeded: returns what `release`
+  /// returns. Absent: it is not done, or `outcome` is its failure.
+  [[nodiscard]] virtual std::optional<Received> finish(
+      std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+      Outcome& outcome) noexcept;
   /// Cancels a recv that no message has matched: true, and nobody touches its buffer any more.
   /// False: it is too late, or the operation is no such recv. An error: the backend cannot.
   [[nodiscard]] virtual Result<bool> cancel(std::uint64_t ticket) noexcept;

@@ -120,7 +120,7 @@ bool Driver::wait_any(std::span<const std::pair<engine::Group*, std::uint64_t>> 
 }
 
 bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nanoseconds> limit,
-                  Outcome& outcome) noexcept {
+                  Outcome& outcome, Received* released) noexcept {
   if (!driver_lock_.lock_unless_ours()) [[unlikely]] {
     outcome = Outcome(Errc::unsupported,
                       "a signal handler has interrupted a call of this thread on the same world: "
@@ -149,6 +149,7 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
     in_vain_ = {};
   if (done && engine_.may_have_failed(group, ticket)) [[unlikely]]
     outcome = engine_.outcome(group, ticket).value_or(Outcome());
+  if (released != nullptr && done && outcome.ok()) *released = engine_.release(group, ticket);
   let_go(!done && again);
   return done;
 }

@@ -40,9 +40,11 @@ class Driver {
   /// other ranks if those have too few CPUs: a caller that polls in a loop may keep theirs.
   [[nodiscard]] std::optional<Outcome> poll(engine::Group& group, std::uint64_t ticket) noexcept;
   void give_way() const noexcept;
-  /// Drives until the operation is done (true) or `limit` has passed (false).
+  /// Drives until the operation is done (true) or `limit` has passed (false). `released`: if it is
+  /// not null and the operation has succeeded, gets what `release` returns for it.
   bool wait(engine::Group& group, std::uint64_t ticket,
-            std::optional<std::chrono::nanoseconds> limit, Outcome& outcome) noexcept;
+            std::optional<std::chrono::nanoseconds> limit, Outcome& outcome,
+            Received* released) noexcept;
   /// As `wait` for the first of them that is done; adds the places of those that are done to
   /// `ended`, which has room for all. False, at once: a signal handler has interrupted this thread
   /// in the engine.

@@ -86,10 +86,21 @@ Pending NativeBackend::submit(const Collective& call, bool /*asynchronous*/) noe
 
 bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                          Outcome& outcome) noexcept {
-  return context_->driver().wait(*group_, ticket, limit, outcome);
+  return ticket == engine::kSentTicket ||
+         context_->driver().wait(*group_, ticket, limit, outcome, nullptr);
+}
+
+std::optional<Received> NativeBackend::finish(std::uint64_t ticket,
+                                              std::optional<std::chrono::nanoseconds> limit,
+                                              Outcome& outcome) noexcept {
+  Received received;
+  if (ticket == engine::kSentTicket) return received;
+  const bool done = context_->driver().wait(*group_, ticket, limit, outcome, &received);
+  return done && outcome.ok() ? std::optional(received) : std::nullopt;
 }
 
 std::optional<Outcome> NativeBackend::poll(std::uint64_t ticket) noexcept {
+  if (ticket == engine::kSentTicket) return Outcome();
   return context_->driver().poll(*group_, ticket);
 }
 
@@ -98,7 +109,7 @@ void NativeBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
 }
 
 Received NativeBackend::received(std::uint64_t ticket) noexcept {
-  if (!engine::is_p2p(ticket)) return {};
+  if (!engine::is_p2p(ticket) || ticket == engine::kSentTicket) return {};
   return context_->driver().with([&] { return context_->engine().received(*group_, ticket); });
 }
 
@@ -111,7 +122,7 @@ std::optional<ProbedMessage> NativeBackend::probed(std::uint64_t ticket) noexcep
 
 Received NativeBackend::release(std::uint64_t ticket) noexcept {
   // Tickets of collectives need no release: this test is their only cost.
-  if (!engine::is_p2p(ticket)) [[likely]]
+  if (!engine::is_p2p(ticket) || ticket == engine::kSentTicket) [[likely]]
     return {};
   return context_->driver().release(*group_, ticket);
 }

@@ -32,6 +32,9 @@ class NativeBackend final : public Backend, public Operations {
   Pending submit(const Collective& call, bool asynchronous) noexcept override;
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Outcome& outcome) noexcept override;
+  [[nodiscard]] std::optional<Received> finish(std::uint64_t ticket,
+                                               std::optional<std::chrono::nanoseconds> limit,
+                                               Outcome& outcome) noexcept override;
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
   [[nodiscard]] Received received(std::uint64_t ticket) noexcept override;

@@ -112,6 +112,8 @@ struct alignas(64) RingCounters {
   std::atomic<std::uint64_t> written;
   /// 1: we read slowly what lies in the other's cache; it writes long frames past its cache then.
   std::atomic<std::uint32_t> remote_cache;
+  std::atomic<std::uint32_t> sends_short;   ///< 1: we have sent short messages to the other
+  std::atomic<std::uint64_t> shorts_taken;  ///< short messages of the other that we have read
 };
 static_assert(sizeof(RingCounters) == 64);
 inline constexpr std::uint64_t kLastWord = 1;  ///< in `written`: no frame follows
@@ -122,13 +124,31 @@ inline constexpr std::uint8_t kSkipType = 255;
 /// In `reserved` of a head in a ring: its payload was written with non-temporal stores.
 inline constexpr std::uint16_t kNonTemporal = 1;
 
+/// A message point to point with all its bytes, in one cache line: the reader waits for `count`
+/// alone. So many lie behind the bytes of a ring, and are used in turn.
+struct alignas(64) ShortMessage {
+  std::atomic<std::uint32_t> count;  ///< short messages in this ring, this one included; low bits
+  std::uint16_t number;              ///< of the message from its sender to its receiver; low bits
+  std::uint8_t dtype;
+  std::uint8_t bytes;
+  std::uint64_t group;
+  std::uint32_t tag;
+  /// Units of kRingAlign (low bits) in the ring before it: all of these are taken first, and no
+  /// more.
+  std::uint32_t after;
+  std::byte data[40];
+};
+static_assert(sizeof(ShortMessage) == 64);
+inline constexpr std::size_t kShortMessages = 256;
+
 inline constexpr std::size_t kRingCountersOffset = 256 * 1024;
 /// Ids of this rank's groups by slot, 0 = free: dense, because reading a hole of a memfd fills it.
 inline constexpr std::size_t kDirectoryOffset = 384 * 1024;
 inline constexpr std::size_t kGroupsOffset = 1024 * 1024;
 inline constexpr std::size_t kRingOffset = kGroupsOffset + kMaxGroups * kGroupStride;
 /// A page more than the ring: rings of several peers then lie in different sets of a cache.
-inline constexpr std::size_t kRingStride = kRingBytes + 4096;
+inline constexpr std::size_t kRingStride =
+    kRingBytes + kShortMessages * sizeof(ShortMessage) + 4096;
 inline constexpr std::size_t kStagingOffset = std::size_t{2560} << 20;
 inline constexpr std::size_t kHeapOffset = std::size_t{3072} << 20;
 static_assert(kRingCountersOffset + kMaxLocalRanks * sizeof(RingCounters) <= kDirectoryOffset);

@@ -16,6 +16,7 @@ namespace tutti::transport::shm {
 // Heads are copied as they lie in memory.
 static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(FrameHeader) == kRingAlign && kRingBytes % kRingAlign == 0);
+static_assert(sizeof(ShortMessage::data) == kMaxShort);
 
 namespace {
 
@@ -56,6 +57,13 @@ static_assert(kPiece % kRingAlign == 0);
 // The most bytes from one peer in one poll, so that a thread that wants the driver lock gets it.
 constexpr std::size_t kTakePerPoll = 256 * 1024;
 
+// The same for short messages. A sender without room sends a frame, so nobody waits for this.
+constexpr std::uint64_t kSayShorts = kShortMessages / 4;
+
+constexpr std::uint32_t units_of(std::uint64_t position) noexcept {
+  return static_cast<std::uint32_t>(position / kRingAlign);
+}
+
 constexpr std::uint64_t frame_bytes(std::uint32_t payload) noexcept {
   return (sizeof(FrameHeader) + payload + kRingAlign - 1) / kRingAlign * kRingAlign;
 }
@@ -90,6 +98,7 @@ RingTransport::RingTransport(const RingOptions& options)
     peer.region = &region;
     peer.mine = &regions.ring_counters(static_cast<int>(local));
     peer.out = regions.ring(static_cast<int>(local));
+    peer.out_shorts = regions.shorts(static_cast<int>(local));
     peer.theirs = &region.ring_counters(regions.self);
     peer.in = region.ring(regions.self);
     index_of_[static_cast<std::size_t>(peer.rank)] = static_cast<int>(peers_.size());
@@ -124,21 +133,21 @@ bool RingTransport::can_send(int peer) noexcept {
   return end - taken <= kRingBytes;
 }
 
-void RingTransport::send(int peer, const FrameHeader& header, const std::byte* payload,
-                         std::uint64_t token) noexcept {
+bool RingTransport::send(int peer, const FrameHeader& header, const std::byte* payload,
+                         std::uint64_t /*token*/) noexcept {
   Peer* const to = peer_at(peer);
-  if (to == nullptr || to->gone || closing_) return;
+  if (to == nullptr || to->gone || closing_) return false;
   if (header.payload_bytes >= kLongPayload && to->cycle != kRingBytes) lengthen(*to);
   const std::uint64_t bytes = frame_bytes(header.payload_bytes);
   const std::uint64_t begin = begin_of_next(to->written, to->cycle, bytes);
   const bool skips = begin != to->written;
   const std::size_t place = place_of(begin);
-  if (!populate(*to, skips ? place_of(to->written) + kRingAlign : place + bytes)) return;
+  if (!populate(*to, skips ? place_of(to->written) + kRingAlign : place + bytes)) return false;
   if (skips) {
     FrameHeader skip;
     skip.type = kSkipType;
     std::memcpy(to->out + place_of(to->written), &skip, sizeof skip);
-    if (!populate(*to, bytes)) return;
+    if (!populate(*to, bytes)) return false;
   }
   std::byte* const at = to->out + place;
   const bool past = goes_non_temporal(*to, header.payload_bytes);
@@ -159,8 +168,35 @@ void RingTransport::send(int peer, const FrameHeader& header, const std::byte* p
   }
   put(at + sizeof header + copied, payload + copied, header.payload_bytes - copied);
   to->written = begin + bytes;
-  to->token = token;
   say_written(*to, to->written);
+  return true;
+}
+
+bool RingTransport::send_short(int peer, const ShortHead& head, const std::byte* payload) noexcept {
+  Peer* const to = peer_at(peer);
+  if (to == nullptr || to->gone || closing_) return false;
+  if (to->shorts - to->shorts_room_from >= kShortMessages) [[unlikely]] {
+    to->shorts_room_from = shorts_taken_by(*to->theirs);
+    if (to->shorts - to->shorts_room_from >= kShortMessages) return false;
+  }
+  if (to->shorts == 0) [[unlikely]] {
+    auto* const lines = reinterpret_cast<std::byte*>(to->out_shorts);
+    if (!options_.populate(lines, kShortMessages * sizeof(ShortMessage)).ok()) return false;
+    // relaxed: the lines are zero until there is something to see.
+    to->mine->sends_short.store(1, std::memory_order_relaxed);
+  }
+  ShortMessage& line = to->out_shorts[to->shorts % kShortMessages];
+  line.number = head.number;
+  line.dtype = head.dtype;
+  line.bytes = head.bytes;
+  line.group = head.group;
+  line.tag = head.tag;
+  line.after = units_of(to->written);
+  copy(line.data, payload, head.bytes);
+  show_short(line, ++to->shorts);
+  fence_if_needed(options_.publish_fence);
+  wake_if_parked(*to->region);
+  return true;
 }
 
 bool RingTransport::goes_non_temporal(Peer& to, std::size_t payload) noexcept {
@@ -208,24 +244,30 @@ void RingTransport::say_taken(Peer& from) noexcept {
 bool RingTransport::poll() noexcept {
   if (sink_ == nullptr || closing_) return false;
   bool moved = false;
-  for (Peer& peer : peers_) {
-    if (peer.token != peer.told_token) {
-      peer.told_token = peer.token;
-      sink_->on_sent(peer.rank, peer.told_token);
+  for (Peer& peer : peers_) moved |= look(peer);
+  return moved;
+}
+
+bool RingTransport::poll_from(int peer) noexcept {
+  Peer* const from = peer_at(peer);
+  return from != nullptr && sink_ != nullptr && !closing_ && look(*from);
+}
+
+/// Takes what has come from this peer. True if something has.
+inline bool RingTransport::look(Peer& from) noexcept {
+  bool moved = false;
+  if (!from.gone) {
+    const std::uint64_t word = written_by(*from.theirs);
+    // `written` before the line: what was sent before that frame is seen then.
+    if (word != from.taken || has_short(from)) [[unlikely]] {
+      take(from, word);
       moved = true;
     }
-    if (!peer.gone) {
-      const std::uint64_t word = written_by(*peer.theirs);
-      if (word != peer.taken) [[unlikely]] {
-        take(peer, word);
-        moved = true;
-      }
-    }
-    if (peer.gone && !peer.told) [[unlikely]] {
-      peer.told = true;
-      sink_->on_lost(peer.rank, peer.why);
-      moved = true;
-    }
+  }
+  if (from.gone && !from.told) [[unlikely]] {
+    from.told = true;
+    sink_->on_lost(from.rank, from.why);
+    moved = true;
   }
   return moved;
 }
@@ -239,7 +281,10 @@ void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
     return;
   }
   const std::uint64_t begin = from.taken;
-  while (from.taken != written && from.taken - begin < kTakePerPoll) {
+  while (from.taken - begin < kTakePerPoll) {
+    if (!from.inside) take_shorts(from);
+    if (from.gone) return;
+    if (from.taken == written) break;
     if (!from.inside && !take_header(from, written)) return;
     if (from.inside && !take_payload(from, written)) return;
     if (from.taken - from.said_taken >= kSayTaken) say_taken(from);
@@ -248,6 +293,37 @@ void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
     if (from.inside) return break_rules(from, "left in the middle of a frame");
     lose(from,
          status_of(Errc::peer_left, [&] { return base::format("rank {} has left", from.rank); }));
+  }
+}
+
+/// A short message has come that is the next in order.
+inline bool RingTransport::has_short(Peer& from) noexcept {
+  if (from.in_shorts == nullptr) {
+    // relaxed: as in send_short. A line that was never used is not read: that would take memory.
+    if (from.theirs->sends_short.load(std::memory_order_relaxed) == 0) return false;
+    from.in_shorts = from.region->shorts(options_.regions->self);
+  }
+  const ShortMessage& line = from.in_shorts[from.shorts_taken % kShortMessages];
+  return short_has_come(line, from.shorts_taken + 1) && line.after == units_of(from.taken) &&
+         !from.inside;
+}
+
+/// Takes those that come before the next frame.
+void RingTransport::take_shorts(Peer& from) noexcept {
+  for (std::size_t i = 0; i < kShortMessages && has_short(from); ++i) {
+    const ShortMessage& line = from.in_shorts[from.shorts_taken % kShortMessages];
+    const ShortHead head{line.group, line.tag, line.number, line.dtype, line.bytes};
+    if (head.bytes > kMaxShort) return break_rules(from, "sent a short message that is too long");
+    ++from.shorts_taken;
+    if (!sink_->on_short(from.rank, head, line.data)) {
+      return lose(from, status_of(Errc::refused, [&] {
+                    return base::format(
+                        "rank {} sent a message that fits nothing, or one too many (group {:016x}, "
+                        "tag {}): it is not listened to any more",
+                        from.rank, head.group, head.tag);
+                  }));
+    }
+    if (from.shorts_taken % kSayShorts == 0) show_shorts_taken(*from.mine, from.shorts_taken);
   }
 }
 

@@ -24,9 +24,10 @@ struct RingOptions {
 
 /// Frames between the ranks of one host, through rings in their arenas: the sender writes a ring in
 /// its arena, the receiver publishes in its own how far it has read. No system call, except to wake
-/// a peer that sleeps.
+/// a peer that sleeps. Short messages have lines of their own behind the ring; each says how much of
+/// the ring comes before it.
 ///
-/// send copies the payload, so it is free at once (the next poll calls on_sent). The receiver
+/// send copies the payload, so it is free at once, and on_sent is never called. The receiver
 /// copies a long one while it is still being written, so a frame may arrive over several polls.
 /// Host::ended reports the death of a peer; what the peer had sent can be read as long as its arena
 /// is mapped.
@@ -50,12 +51,14 @@ class RingTransport final : public Transport {
   [[nodiscard]] const char* name() const noexcept override { return "ring"; }
   void set_sink(Sink* sink) noexcept override { sink_ = sink; }
   [[nodiscard]] bool can_send(int peer) noexcept override;
-  void send(int peer, const FrameHeader& header, const std::byte* payload,
+  bool send(int peer, const FrameHeader& header, const std::byte* payload,
             std::uint64_t token) noexcept override;
+  bool send_short(int peer, const ShortHead& head, const std::byte* payload) noexcept override;
   /// Nothing to do: no payload is read after send.
   void keep_payloads(int /*peer*/) noexcept override {}
   void drop_arriving(int peer) noexcept override;
   bool poll() noexcept override;
+  bool poll_from(int peer) noexcept override;
   /// None: peers ring the page, which wakes the thread that sleeps for this rank.
   [[nodiscard]] int wait_fd() const noexcept override { return -1; }
   /// Publishes that no frame follows. Waits for nobody: frames can be read after our end.
@@ -72,15 +75,18 @@ class RingTransport final : public Transport {
     std::uint64_t room_from = 0;      ///< `taken` of the peer, as last seen
     std::size_t cycle = kShortCycle;  ///< bytes of the ring that are used
     std::size_t populated = 0;        ///< bytes of the ring that have pages
-    std::uint64_t token = 0;
-    std::uint64_t told_token = 0;
-    std::uint64_t long_frames = 0;  ///< sent frames that might have used non-temporal stores
+    ShortMessage* out_shorts = nullptr;
+    std::uint64_t shorts = 0;            ///< sent to it
+    std::uint64_t shorts_room_from = 0;  ///< `shorts_taken` of the peer, as last seen
+    std::uint64_t long_frames = 0;       ///< sent frames that might have used non-temporal stores
     // Frames from this peer.
     const RingCounters* theirs = nullptr;
     const std::byte* in = nullptr;
     std::uint64_t taken = 0;
-    std::uint64_t said_taken = 0;  ///< the last `taken` that we have published
-    bool inside = false;           ///< a frame arrives: `header`, and `copied` bytes so far
+    std::uint64_t said_taken = 0;             ///< the last `taken` that we have published
+    const ShortMessage* in_shorts = nullptr;  ///< null: it has sent none yet
+    std::uint64_t shorts_taken = 0;
+    bool inside = false;  ///< a frame arrives: `header`, and `copied` bytes so far
     FrameHeader header;
     std::byte* target = nullptr;  ///< of its payload; null: it is dropped
     std::uint32_t copied = 0;
@@ -97,7 +103,10 @@ class RingTransport final : public Transport {
     const int at = index_of_[static_cast<std::size_t>(rank)];
     return at < 0 ? nullptr : &peers_[static_cast<std::size_t>(at)];
   }
+  bool look(Peer& from) noexcept;
   void take(Peer& from, std::uint64_t word) noexcept;
+  [[nodiscard]] bool has_short(Peer& from) noexcept;
+  void take_shorts(Peer& from) noexcept;
   [[nodiscard]] bool take_header(Peer& from, std::uint64_t written) noexcept;
   [[nodiscard]] bool take_payload(Peer& from, std::uint64_t written) noexcept;
   /// Should this frame be written with non-temporal stores?

@@ -120,6 +120,31 @@ template <class Counters>
   return theirs.taken.load(std::memory_order_acquire);
 }
 
+/// Shows a short message, whose other fields were written before.
+template <class Message>
+void show_short(Message& message, std::uint64_t count) noexcept {
+  // pairs with short_has_come
+  message.count.store(static_cast<std::uint32_t>(count), std::memory_order_release);
+}
+
+template <class Message>
+[[nodiscard]] bool short_has_come(const Message& message, std::uint64_t count) noexcept {
+  // acquire: pairs with show_short; the other fields were written before.
+  return message.count.load(std::memory_order_acquire) == static_cast<std::uint32_t>(count);
+}
+
+/// Shows that this rank has read so many short messages of the other.
+template <class Counters>
+void show_shorts_taken(Counters& mine, std::uint64_t taken) noexcept {
+  mine.shorts_taken.store(taken, std::memory_order_release);  // pairs with shorts_taken_by
+}
+
+template <class Counters>
+[[nodiscard]] std::uint64_t shorts_taken_by(const Counters& theirs) noexcept {
+  // acquire: pairs with show_shorts_taken; they were read before.
+  return theirs.shorts_taken.load(std::memory_order_acquire);
+}
+
 /// True if the writer may wait for the room that show_taken has just shown; it has seen `before`
 /// until then. `least`: bytes that are under way at the least when there is no room. Call it where
 /// the park word is read.

@@ -130,11 +130,11 @@ bool TcpTransport::can_send(int peer) noexcept {
   return to != nullptr && (to->link == Connection::Link::gone || to->queue.has_room());
 }
 
-void TcpTransport::send(int peer, const FrameHeader& header, const std::byte* payload,
+bool TcpTransport::send(int peer, const FrameHeader& header, const std::byte* payload,
                         std::uint64_t token) noexcept {
   Connection* to = connection(peer);
   if (to == nullptr || to->link == Connection::Link::gone || to->write_error != 0 || closing_)
-    return;
+    return false;
   to->queue.push(header, payload, token);
   if (to->link == Connection::Link::open) {
     note_used(*to);  // the answer comes from there
@@ -143,6 +143,7 @@ void TcpTransport::send(int peer, const FrameHeader& header, const std::byte* pa
     to->link = Connection::Link::dialling;
     note_for_report(peer);  // the next poll dials: it may allocate
   }
+  return false;
 }
 
 void TcpTransport::keep_payloads(int peer) noexcept {

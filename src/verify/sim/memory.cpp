@@ -26,6 +26,7 @@ class Spare {
       std::byte* const arena = arenas_.back();
       arenas_.pop_back();
       std::memset(arena, 0, sizeof(shm::ArenaHeader));
+      clear_shorts(arena);
       std::memset(arena + shm::kRingCountersOffset, 0,
                   shm::kMaxLocalRanks * sizeof(shm::RingCounters));
       std::memset(arena + shm::kDirectoryOffset, 0, shm::kMaxGroups * 8);
@@ -35,6 +36,16 @@ class Spare {
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     return static_cast<std::byte*>(memory);
+  }
+  /// The lines that a program has used; a ring need not be cleared, as its counters are.
+  static void clear_shorts(std::byte* arena) {
+    transport::Regions regions;
+    regions.arena = arena;
+    for (int to = 0; to < shm::kMaxLocalRanks; ++to) {
+      if (regions.ring_counters(to).sends_short.load(std::memory_order_relaxed) == 0) continue;
+      std::memset(static_cast<void*>(regions.shorts(to)), 0,
+                  shm::kShortMessages * sizeof(shm::ShortMessage));
+    }
   }
   void release(std::byte* arena) { arenas_.push_back(arena); }
 

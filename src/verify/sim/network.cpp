@@ -196,10 +196,10 @@ bool SimTransport::can_send(int peer) noexcept {
   return network_.link(peer, rank_).told || out.unsent_bytes < out.options.unsent_bytes;
 }
 
-void SimTransport::send(int peer, const FrameHeader& header, const std::byte* payload,
+bool SimTransport::send(int peer, const FrameHeader& header, const std::byte* payload,
                         std::uint64_t token) noexcept {
   if (!can_send(peer)) ++network_.violations_;
-  if (network_.link(peer, rank_).told) return;
+  if (network_.link(peer, rank_).told) return false;
   Network::Link& out = network_.link(rank_, peer);
   ++network_.frames_;
   if (out.unsent.empty()) out.free_at = std::max(out.free_at, Network::now());
@@ -209,6 +209,7 @@ void SimTransport::send(int peer, const FrameHeader& header, const std::byte* pa
   frame.token = token;
   out.unsent_bytes += sizeof(FrameHeader) + header.payload_bytes;
   out.unsent.push_back(std::move(frame));
+  return false;
 }
 
 void SimTransport::keep_payloads(int peer) noexcept {

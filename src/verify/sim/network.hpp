@@ -40,7 +40,7 @@ class SimTransport final : public Transport {
   [[nodiscard]] const char* name() const noexcept override { return "simulated"; }
   void set_sink(Sink* sink) noexcept override { sink_ = sink; }
   [[nodiscard]] bool can_send(int peer) noexcept override;
-  void send(int peer, const FrameHeader& header, const std::byte* payload,
+  bool send(int peer, const FrameHeader& header, const std::byte* payload,
             std::uint64_t token) noexcept override;
   void keep_payloads(int peer) noexcept override;
   void drop_arriving(int peer) noexcept override;

@@ -96,7 +96,7 @@ class Ranks {
   std::uint64_t try_send(int from, int to, const FrameHeader& header, const std::byte* payload) {
     if (!at(from).can_send(to)) return 0;
     std::uint64_t& token = tokens_[static_cast<std::size_t>(from * count() + to)];
-    at(from).send(to, header, payload, ++token);
+    if (at(from).send(to, header, payload, ++token)) sink(from).on_sent(to, token);
     return token;
   }
   /// Hands frames over until none goes any more, because the peer does not read; how many. At most

@@ -43,6 +43,8 @@ class Recorder : public Sink {
     from.frames.push_back({header, std::move(from.arriving)});
     from.arriving.clear();
   }
+  /// Written down as the frame of that number, if its head is whole.
+  bool on_short(int peer, const ShortHead& head, const std::byte* payload) noexcept override;
   void on_sent(int peer, std::uint64_t token) noexcept override {
     peers[peer].sent.push_back(token);
   }
@@ -84,6 +86,23 @@ inline FrameHeader head_of(std::uint64_t number, std::size_t size) {
 
 inline bool same(const FrameHeader& a, const FrameHeader& b) {
   return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+/// The head of the short message of this number.
+inline ShortHead short_of(std::uint64_t number, std::size_t bytes) {
+  return {number * 0x9e3779b97f4a7c15, static_cast<std::uint32_t>(number * 77),
+          static_cast<std::uint16_t>(number), static_cast<std::uint8_t>(number % 13),
+          static_cast<std::uint8_t>(bytes)};
+}
+
+inline bool Recorder::on_short(int peer, const ShortHead& head, const std::byte* payload) noexcept {
+  if (refused.contains(head.number)) return false;
+  const ShortHead whole = short_of(head.number, head.bytes);
+  const bool is_whole =
+      head.group == whole.group && head.tag == whole.tag && head.dtype == whole.dtype;
+  peers[peer].frames.push_back({is_whole ? head_of(head.number, head.bytes) : FrameHeader{},
+                                {payload, payload + head.bytes}});
+  return true;
 }
 
 }  // namespace tutti::transport::test

@@ -117,6 +117,68 @@ TEST(Ring, DropsTheRestOfAFrameWhenTold) {
   EXPECT_TRUE(same(ranks.sink(1).peers[0].frames[0].header, next));
 }
 
+/// Sends the message of this number as a short one, or as a frame. True: it was a short one.
+bool send_either(RingRanks& ranks, int from, int to, std::uint64_t number, std::size_t bytes) {
+  const std::vector<std::byte> payload = payload_of(number, bytes);
+  if (bytes <= kMaxShort && ranks.at(from).send_short(to, short_of(number, bytes), payload.data()))
+    return true;
+  EXPECT_NE(ranks.try_send(from, to, head_of(number, bytes), payload.data()), 0U);
+  return false;
+}
+
+TEST(Ring, ShortMessagesKeepTheirPlaceAmongFrames) {
+  RingRanks ranks(2);
+  constexpr std::size_t kMany = 6 * shm::kShortMessages;
+  Stream expected{0, 1, {}};
+  std::size_t shorts = 0;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    expected.sizes.push_back(i % 5 == 3 ? 100 * (i % 11) : i % (kMaxShort + 1));
+    shorts += send_either(ranks, 0, 1, i, expected.sizes.back()) ? 1 : 0;
+    if (i % 97 != 96) continue;
+    ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == i + 1; }));
+  }
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == kMany; }));
+  expected.check(ranks);
+  EXPECT_GT(shorts, kMany / 2);
+}
+
+TEST(Ring, WithoutRoomForShortMessagesTheyAreFrames) {
+  RingRanks ranks(2);
+  constexpr std::size_t kMany = 2 * shm::kShortMessages;
+  const Stream expected{0, 1, std::vector<std::size_t>(kMany, 8)};
+  std::size_t shorts = 0;
+  for (std::size_t i = 0; i < kMany; ++i) shorts += send_either(ranks, 0, 1, i, 8) ? 1 : 0;
+  EXPECT_EQ(shorts, shm::kShortMessages);
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == kMany; }));
+  expected.check(ranks);
+  EXPECT_TRUE(send_either(ranks, 0, 1, kMany, 8)) << "all have been taken";
+}
+
+TEST(Ring, AShortMessageWakesItsReceiverAndComesBeforeTheEnd) {
+  RingRanks ranks(2);
+  ranks.park(1) = 1;
+  ASSERT_TRUE(send_either(ranks, 0, 1, 1, 8));
+  EXPECT_EQ(ranks.park(1), 0U);
+  ranks.at(0).close(0);
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }, 0));
+  EXPECT_EQ(ranks.sink(1).received(0), 1U);
+  expect_lost(ranks.sink(1), 0, Errc::peer_left);
+  EXPECT_FALSE(ranks.at(0).send_short(1, short_of(2, 8), payload_of(2, 8).data()));
+}
+
+TEST(Ring, RefusesShortMessagesThatTheSinkOrTheirLengthForbids) {
+  RingRanks ranks(3);
+  ranks.sink(2).refused.insert(5);
+  ASSERT_TRUE(send_either(ranks, 1, 2, 5, 8));
+  ASSERT_TRUE(send_either(ranks, 0, 2, 1, 8));
+  ranks.regions(0).shorts(2)[0].bytes = kMaxShort + 1;
+  ranks.at(2).poll();
+  for (const int liar : {0, 1}) {
+    expect_lost(ranks.sink(2), liar, Errc::refused, "rank " + std::to_string(liar));
+    EXPECT_EQ(ranks.sink(2).received(liar), 0U);
+  }
+}
+
 TEST(Ring, TakesTheWholeRingOfSmallestFrames) {
   RingRanks ranks(2);
   const std::size_t frames = fill(ranks, 0);
@@ -352,8 +414,7 @@ TEST_P(RingTraffic, LosesNoFrameAndNoWakeUp) {
           std::size_t& next = sent[static_cast<std::size_t>(peer)];
           for (int burst = 0; burst < 7 && next < kFrames && ranks.at(rank).can_send(peer);
                ++burst) {
-            const auto payload = payload_of(next, bytes_of(rank, peer, next));
-            ranks.try_send(rank, peer, head_of(next, payload.size()), payload.data());
+            (void)send_either(ranks, rank, peer, next, bytes_of(rank, peer, next));
             ++next;
             moved = true;
           }

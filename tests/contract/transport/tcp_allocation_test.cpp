@@ -32,6 +32,7 @@ class Counter final : public Sink {
  public:
   std::span<std::byte> on_header(int, const FrameHeader&) noexcept override { return buffer_; }
   void on_frame(int, const FrameHeader&) noexcept override { ++frames; }
+  bool on_short(int, const ShortHead&, const std::byte*) noexcept override { return false; }
   void on_sent(int, std::uint64_t token) noexcept override { sent = token; }
   void on_lost(int, const Outcome&) noexcept override { lost = true; }
 

@@ -30,6 +30,13 @@ class NotingSink final : public transport::Sink {
     require(room_.back() == std::byte{0x5a});
     note(room_.data(), header.payload_bytes);
   }
+  bool on_short(int, const transport::ShortHead& head, const std::byte* payload) noexcept override {
+    require(head.bytes <= transport::kMaxShort);
+    require(!arriving_ && !lost_);
+    note(&head, sizeof head);
+    note(payload, head.bytes);
+    return head.number % 7 != 6;
+  }
   void on_sent(int, std::uint64_t) noexcept override {}
   void on_lost(int, const Outcome& why) noexcept override {
     require(!lost_ && !why.ok());

@@ -10,6 +10,7 @@
 #include "fuzz/input.hpp"
 #include "fuzz/transport/noting_sink.hpp"
 #include "transport/shm/ring_transport.hpp"
+#include "transport/shm/words.hpp"
 
 /// Goes before that of the library: what is read here must not depend on how long it takes (a
 /// transport looks how fast its lines are), or an input would not do the same each time.
@@ -27,8 +28,9 @@ constexpr int kWriter = 1;
 /// One more than there are, and zero.
 constexpr std::uint8_t kTypes = static_cast<std::uint8_t>(kLastFrameType) + 2;
 constexpr std::size_t kBlocks = kRingBytes / kRingAlign;
+constexpr std::size_t kShorts = kShortMessages * sizeof(ShortMessage);
 
-/// Zeros that end where the ring ends that is read last, so that a step behind it is seen.
+/// Zeros that end where the lines behind the ring end that is read last, so that a step behind it is seen.
 std::byte* new_arena(std::size_t bytes) {
   auto* const arena = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096}));
   std::memset(arena, 0, bytes);
@@ -39,8 +41,8 @@ std::byte* new_arena(std::size_t bytes) {
 class Pair {
  public:
   Pair()
-      : ours_(new_arena(kRingOffset + kRingStride + kRingBytes)),
-        theirs_(new_arena(kRingOffset + kRingBytes)) {
+      : ours_(new_arena(kRingOffset + kRingStride + kRingBytes + kShorts)),
+        theirs_(new_arena(kRingOffset + kRingBytes + kShorts)) {
     regions_.arena = ours_;
     regions_.peers.resize(2);
     regions_.peers[0].arena = ours_;
@@ -53,10 +55,15 @@ class Pair {
   [[nodiscard]] RingCounters& their_counters() const noexcept {
     return *reinterpret_cast<RingCounters*>(theirs_ + kRingCountersOffset);
   }
+  [[nodiscard]] ShortMessage& their_short(std::uint64_t count) const noexcept {
+    auto* const lines = reinterpret_cast<ShortMessage*>(theirs_ + kRingOffset + kRingBytes);
+    return lines[count % kShortMessages];
+  }
   /// As their first days.
   void reset() {
     std::memset(theirs_ + kRingCountersOffset, 0, sizeof(RingCounters));
     std::memset(ours_ + kRingCountersOffset, 0, 2 * sizeof(RingCounters));
+    std::memset(theirs_ + kRingOffset + kRingBytes, 0, kShorts);
     for (const std::uint64_t place : written_) theirs_[kRingOffset + place] = std::byte{0};
     written_.clear();
   }
@@ -99,6 +106,18 @@ class Writer {
     advance(blocks * kRingAlign);
     publish(written_);
   }
+  /// A short message that is the next one, or, `ahead`, one that is not its turn yet.
+  void short_message(const ShortHead& head, std::uint8_t ahead) {
+    ShortMessage& line = pair_.their_short(shorts_);
+    line.number = head.number;
+    line.dtype = head.dtype;
+    line.bytes = head.bytes;
+    line.group = head.group;
+    line.tag = head.tag;
+    line.after = static_cast<std::uint32_t>(written_ / kRingAlign) + ahead;
+    pair_.their_counters().sends_short.store(1, std::memory_order_relaxed);  // pairs with poll
+    show_short(line, ++shorts_);
+  }
   void publish(std::uint64_t word) {
     pair_.their_counters().written.store(word, std::memory_order_release);  // pairs with poll
   }
@@ -111,6 +130,7 @@ class Writer {
   Pair& pair_;
   RingTransport& transport_;
   std::uint64_t written_ = 0;
+  std::uint64_t shorts_ = 0;
 };
 
 void send(RingTransport& transport, std::uint32_t payload, std::uint64_t token) {
@@ -118,7 +138,9 @@ void send(RingTransport& transport, std::uint32_t payload, std::uint64_t token) 
   if (!transport.can_send(kWriter)) return;
   const FrameHeader header{.payload_bytes = payload % (kMaxFramePayload + 1),
                            .type = static_cast<std::uint8_t>(FrameType::data)};
-  transport.send(kWriter, header, kPayload.data(), token);
+  const ShortHead head{.bytes = static_cast<std::uint8_t>(payload % (kMaxShort + 1))};
+  if (payload % 3 != 0 || !transport.send_short(kWriter, head, kPayload.data()))
+    transport.send(kWriter, header, kPayload.data(), token);
 }
 
 TUTTI_FUZZER(ring_fuzz)(const std::uint8_t* data, std::size_t size) {
@@ -141,7 +163,8 @@ TUTTI_FUZZER(ring_fuzz)(const std::uint8_t* data, std::size_t size) {
   }
   std::uint64_t token = 0;
   while (!input.empty()) {
-    switch (input.number<std::uint8_t>() % 8) {
+    const auto what = input.number<std::uint8_t>();
+    switch (what < 248 ? what % 8 : 8) {
       case 0: writer.bytes(input.bytes(input.number<std::uint16_t>())); break;
       case 1: writer.publish(input.number<std::uint64_t>()); break;
       case 2:
@@ -160,6 +183,13 @@ TUTTI_FUZZER(ring_fuzz)(const std::uint8_t* data, std::size_t size) {
         if (header.type == kTypes) header.type = kSkipType;
         header.seq = input.number<std::uint8_t>();
         writer.announce(header, std::size_t{1} + input.number<std::uint16_t>() % kBlocks);
+        break;
+      }
+      case 8: {
+        const auto bytes = input.number<std::uint8_t>();
+        writer.short_message({.number = input.number<std::uint8_t>(),
+                              .bytes = static_cast<std::uint8_t>(bytes % (kMaxShort + 2))},
+                             bytes >= 250 ? 1 : 0);
         break;
       }
       default:

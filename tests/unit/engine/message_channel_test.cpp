@@ -241,6 +241,16 @@ TEST_F(MessageChannelTest, AnOwnerIsToldOfItsFramesUntilItLetsGo) {
   EXPECT_FALSE(channel_.has_unsent());
 }
 
+TEST_F(MessageChannelTest, AnOwnerIsToldAtOnceOfAFrameThatWasCopied) {
+  NotingOwner owner;
+  transport_.copies = true;
+  const std::vector<std::byte> payload = bytes_of(16, 3);
+  channel_.send(1, encode(P2PDataFrame{kGroup, 1, 2, 0, 16}), channel_.prepare(1, payload.data()),
+                &owner, 5);
+  EXPECT_EQ(owner.sent, std::vector<std::uint64_t>{5});
+  EXPECT_FALSE(channel_.has_unsent());
+}
+
 TEST_F(MessageChannelTest, WhatArrivesForAnOwnerThatLetsGoIsDroppedAndItsCreditGivenBack) {
   std::vector<std::byte> in(kEagerPerStream);
   post_receive(in);

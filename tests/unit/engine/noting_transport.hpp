@@ -15,11 +15,12 @@ class NotingTransport final : public transport::Transport {
   [[nodiscard]] const char* name() const noexcept override { return "noting"; }
   void set_sink(transport::Sink* sink) noexcept override { sink_ = sink; }
   [[nodiscard]] bool can_send(int) noexcept override { return open; }
-  void send(int peer, const transport::FrameHeader& header, const std::byte* payload,
+  bool send(int peer, const transport::FrameHeader& header, const std::byte* payload,
             std::uint64_t token) noexcept override {
     sent.push_back(header);
     if (payload != nullptr) last_payload.assign(payload, payload + header.payload_bytes);
-    last_[peer] = token;
+    if (!copies) last_[peer] = token;
+    return copies;
   }
   void keep_payloads(int) noexcept override { ++kept; }
   void drop_arriving(int) noexcept override { ++dropped; }
@@ -59,6 +60,7 @@ class NotingTransport final : public transport::Transport {
   std::vector<std::byte> last_payload;
   bool open = true;
   bool hands_over = true;
+  bool copies = false;  ///< every payload is free when `send` returns
   int kept = 0;
   int dropped = 0;
   int unanswered = -1;  ///< the peer that does not answer

@@ -40,7 +40,7 @@ TEST(ShmLayout, RegionsOfAnArenaLieWhereThePageSays) {
   EXPECT_EQ(kGroupsOffset, 1 * kMiB);
   EXPECT_EQ(kGroupStride, 8 * kKiB);
   EXPECT_EQ(kRingOffset, 33 * kMiB);
-  EXPECT_EQ(kRingStride, 4 * kMiB + 4 * kKiB);
+  EXPECT_EQ(kRingStride, 4 * kMiB + 20 * kKiB);
   EXPECT_EQ(kStagingOffset, 2560 * kMiB);
   EXPECT_EQ(kHeapOffset, 3 * kGiB);
 #if defined(__SANITIZE_THREAD__)
@@ -110,12 +110,23 @@ TEST(ShmLayout, Note) {
 TEST(ShmLayout, RingCountersAndRings) {
   EXPECT_EQ(
       (Numbers{offsetof(RingCounters, taken), offsetof(RingCounters, written),
-               offsetof(RingCounters, remote_cache), sizeof(RingCounters), alignof(RingCounters)}),
-      (Numbers{0, 8, 16, 64, 64}));
+               offsetof(RingCounters, remote_cache), offsetof(RingCounters, sends_short),
+               offsetof(RingCounters, shorts_taken), sizeof(RingCounters), alignof(RingCounters)}),
+      (Numbers{0, 8, 16, 20, 24, 64, 64}));
   EXPECT_EQ(kLastWord, 1U);
   EXPECT_EQ(kRingAlign, 64U);
   EXPECT_EQ(kSkipType, 255U);
   EXPECT_EQ(kNonTemporal, 1U);
+}
+
+TEST(ShmLayout, ShortMessages) {
+  EXPECT_EQ((Numbers{offsetof(ShortMessage, count), offsetof(ShortMessage, number),
+                     offsetof(ShortMessage, dtype), offsetof(ShortMessage, bytes),
+                     offsetof(ShortMessage, group), offsetof(ShortMessage, tag),
+                     offsetof(ShortMessage, after), offsetof(ShortMessage, data),
+                     sizeof(ShortMessage), alignof(ShortMessage)}),
+            (Numbers{0, 4, 6, 7, 8, 16, 20, 24, 64, 64}));
+  EXPECT_EQ(kShortMessages, 256U);
 }
 
 TEST(ShmLayout, Page) {
@@ -158,7 +169,9 @@ TEST(ShmLayout, PeersAreFoundByTheSameOffsets) {
             std::ptrdiff_t{384 * kKiB + 24});
   EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.ring_counters(5)) - arena,
             std::ptrdiff_t{256 * kKiB + 5 * 64});
-  EXPECT_EQ(peer.ring(3) - arena, std::ptrdiff_t{33 * kMiB + 3 * (4 * kMiB + 4 * kKiB)});
+  EXPECT_EQ(peer.ring(3) - arena, std::ptrdiff_t{33 * kMiB + 3 * (4 * kMiB + 20 * kKiB)});
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(peer.shorts(3)) - peer.ring(3),
+            std::ptrdiff_t{4 * kMiB});
 }
 
 }  // namespace
