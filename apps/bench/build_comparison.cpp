@@ -35,7 +35,7 @@ class Windows {
  public:
   void add(const Measured& measured) {
     all_.push_back(measured.seconds);
-    if (measured.switches == 0) calm_.push_back(measured.seconds);
+    if (measured.involuntary_switches == 0) calm_.push_back(measured.seconds);
   }
 
   /// Of the windows in which no other process took a core, if there are enough of them.

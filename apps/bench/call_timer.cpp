@@ -11,17 +11,24 @@ namespace tutti::bench {
 namespace {
 
 constexpr std::uint64_t kMostIterations = 1'000'000;
-constexpr std::uint64_t kMostSamples = 5000;  ///< of a sync command
+constexpr std::uint64_t kMostSamples = 5000;  ///< of a command
+/// A call that is timed by itself takes two readings of the clock, about 50 ns. All of them take at
+/// most a hundredth of a loop.
+constexpr double kReadings = 50e-9;
+constexpr double kMostReading = 0.01;
 
-/// Of the seconds of each call on each rank: those of each call, the mean over the ranks.
-std::vector<double> means_of(const std::vector<RankAnswer>& answers, std::uint64_t iterations) {
-  std::vector<double> calls(iterations);
+/// Each such call of a loop is timed by itself.
+std::uint32_t sampling(std::uint64_t iterations, double estimate) {
+  const double calls = std::max(static_cast<double>(iterations) / static_cast<double>(kMostSamples),
+                                kReadings / (std::max(estimate, 1e-9) * kMostReading));
+  return static_cast<std::uint32_t>(std::ceil(calls));
+}
+
+/// Of the seconds of calls on each rank: those of each call, the mean over the ranks.
+std::vector<double> means_of(const std::vector<RankAnswer>& answers) {
+  std::vector<double> calls(answers.front().samples.size());
   for (const auto& rank : answers) {
-    if (rank.samples.size() != iterations) {
-      throw JobError(
-          "its worker does not tell the time of each call: build it from the commit of this "
-          "program");
-    }
+    if (rank.samples.size() != calls.size()) throw JobError("its ranks timed other calls");
     for (std::size_t i = 0; i < calls.size(); ++i) calls[i] += rank.samples[i];
   }
   for (double& call : calls) call /= static_cast<double>(answers.size());
@@ -71,23 +78,21 @@ std::chrono::nanoseconds CallTimer::patience(const Command& command, double esti
   return timeout_ + std::chrono::seconds(static_cast<int>(expected));
 }
 
-std::vector<double> CallTimer::single_calls(Job& job, std::uint64_t iterations,
-                                            double estimate) const {
-  Command what = command(Task::single);
-  what.warmup = 1;
-  what.iterations = std::min(iterations, kMostSamples);
-  return means_of(job.ask(what, patience(what, estimate)), what.iterations);
-}
-
-Measured CallTimer::time(Job& job, std::uint64_t warmup, std::uint64_t iterations,
-                         double estimate) const {
+Measured CallTimer::time(Job& job, std::uint64_t warmup, std::uint64_t iterations, double estimate,
+                         Alone alone) const {
   Command what = command(mode_ == Mode::loop ? Task::loop : Task::sync);
   what.warmup = warmup;
   what.iterations = iterations;
+  if (mode_ == Mode::loop && alone == Alone::some)
+    what.timed_alone = sampling(iterations, estimate);
   const auto answers = job.ask(what, patience(what, estimate));
   Measured measured;
   std::vector<double> each;  // of a rank
-  for (const auto& rank : answers) measured.switches += rank.answer.involuntary_switches;
+  for (const auto& [answer, samples] : answers) {
+    measured.voluntary_switches += static_cast<double>(answer.voluntary_switches);
+    measured.involuntary_switches += static_cast<double>(answer.involuntary_switches);
+  }
+  measured.calls = means_of(answers);
   if (mode_ == Mode::loop) {
     double slowest = 0;
     double rewriting = 0;
@@ -104,8 +109,7 @@ Measured CallTimer::time(Job& job, std::uint64_t warmup, std::uint64_t iteration
     spread(measured, each);
     return measured;
   }
-  measured.calls = means_of(answers, iterations);
-  std::vector<double> calls(iterations);
+  std::vector<double> calls(measured.calls.size());
   for (const auto& rank : answers) {
     for (std::size_t i = 0; i < calls.size(); ++i) calls[i] = std::max(calls[i], rank.samples[i]);
     each.push_back(mean(rank.samples));

@@ -21,9 +21,12 @@ struct Measured {
   double fastest = 0;
   double mean = 0;
   double slowest = 0;
-  /// sync: seconds of each call, the mean over the ranks.
+  /// Seconds of calls that were timed by themselves, the mean over the ranks. sync: all calls;
+  /// loop: some, so that reading the clock takes no part of the time.
   std::vector<double> calls = {};
-  std::uint64_t switches = 0;
+  /// Of all ranks: how often one gave its core up, and lost it.
+  double voluntary_switches = 0;
+  double involuntary_switches = 0;
 };
 
 /// Has a job do the calls of one operation and size, and takes their time.
@@ -35,12 +38,10 @@ class CallTimer {
   /// Throws JobError if a result is wrong.
   void verify(Job& job) const;
 
+  enum class Alone { none, some };  ///< the calls of a loop that are timed by themselves, too
   /// `estimate`: seconds that a call should take, as far as is known.
-  Measured time(Job& job, std::uint64_t warmup, std::uint64_t iterations, double estimate) const;
-
-  /// Seconds of each of so many calls back to back, the mean over the ranks. A reading of the clock
-  /// (about 20 ns) is part of each.
-  std::vector<double> single_calls(Job& job, std::uint64_t iterations, double estimate) const;
+  Measured time(Job& job, std::uint64_t warmup, std::uint64_t iterations, double estimate,
+                Alone alone = Alone::none) const;
 
   struct Calibration {
     double seconds = 0;  ///< per call

@@ -25,20 +25,23 @@ std::string quoted(const std::string& text) {
 
 std::string to_csv(const Results& results) {
   std::string csv =
-      "operation,ranks,library,size,count,avg_us,min_us,max_us,p50_us,p99_us,algbw_gb_s,"
+      "operation,ranks,library,size,count,avg_us,min_us,max_us,p50_us,p99_us,voluntary_switches,"
+      "involuntary_switches,algbw_gb_s,"
       "busbw_gb_s,ratio,cores,others_cpu,failure\n";
   for (const auto& point : results.points) {
     for (const auto& series : point.series) {
       csv += base::format("{},{},{},{},{}", name_of(point.operation), point.ranks, series.name,
                           point.bytes, element_count(point));
       if (const auto figures = figures_of(point, series)) {
-        for (const double time :
-             {figures->avg, figures->min, figures->max, figures->p50, figures->p99}) {
+        for (const std::optional<double> time :
+             {std::optional(figures->avg), std::optional(figures->min), std::optional(figures->max),
+              figures->p50, figures->p99}) {
           csv += "," + number(time, kMicro);
         }
+        csv += "," + number(figures->voluntary, 1) + "," + number(figures->involuntary, 1);
         csv += "," + number(figures->algbw, kGiga) + "," + number(figures->busbw, kGiga);
       } else {
-        csv += ",,,,,,,";
+        csv += ",,,,,,,,,";
       }
       const auto ratio = is_ours(series.name) ? point.ratio(series.name) : std::optional<double>();
       csv += base::format(",{},{},{:.3f},{}\n", number(ratio, 1), name_of(point.state()),

@@ -7,13 +7,18 @@
 namespace tutti::bench {
 
 std::optional<Figures> figures_of(const Point& point, const Series& series) {
-  if (series.means.empty() || series.calls.empty()) return std::nullopt;
+  if (series.means.empty()) return std::nullopt;
   Figures figures;
   figures.avg = median(series.means);
   figures.min = median(series.fastest);
   figures.max = median(series.slowest);
-  figures.p50 = quantile(series.calls, 0.5);
-  figures.p99 = quantile(series.calls, 0.99);
+  if (!series.calls.empty()) {
+    figures.p50 = quantile(series.calls, 0.5);
+    figures.p99 = quantile(series.calls, 0.99);
+  }
+  const double calls = static_cast<double>(series.iterations) * point.ranks;
+  figures.voluntary = mean(series.voluntary_switches) / calls;
+  figures.involuntary = mean(series.involuntary_switches) / calls;
   const auto moved = bytes_moved(point.operation, point.bytes, point.ranks);
   if (moved > 0 && figures.avg > 0) figures.algbw = static_cast<double>(moved) / figures.avg;
   const auto factor = bus_factor(point.operation, point.ranks);
@@ -24,7 +29,8 @@ std::optional<Figures> figures_of(const Point& point, const Series& series) {
 std::uint64_t element_count(const Point& point) { return point.bytes / sizeof(float); }
 
 std::uint64_t bytes_moved(Operation operation, std::uint64_t bytes, int ranks) {
-  if (traits_of(operation).layout == Layout::pair) return 2 * bytes;
+  if (operation == Operation::send) return 2 * bytes;
+  if (operation == Operation::recv) return kSendWindow * bytes;
   return bytes * std::max(input_blocks(operation, ranks), output_blocks(operation, ranks));
 }
 

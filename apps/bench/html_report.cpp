@@ -109,7 +109,9 @@ std::string row(const Point& point, const Series& series) {
     const std::string why = series.failure.empty() ? "not measured" : series.failure;
     return html + base::format("<td class='text' colspan='10'>{}</td></tr>\n", escaped(why));
   }
-  for (const double time : {figures->avg, figures->min, figures->max, figures->p50, figures->p99}) {
+  for (const std::optional<double> time :
+       {std::optional(figures->avg), std::optional(figures->min), std::optional(figures->max),
+        figures->p50, figures->p99}) {
     html += base::format("<td>{}</td>", figure(time, kMicro));
   }
   const auto ratio = is_ours(series.name) ? point.ratio(series.name) : std::optional<double>();

@@ -201,6 +201,7 @@ LinkShape parse_link_shape(const std::string& text) {
   const std::size_t comma = text.find(',');
   constexpr double kBitsPerByte = 8;
   LinkShape shape;
+  shape.text = text;
   shape.bytes_per_second =
       parsed(text.substr(0, comma), {{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}}) / kBitsPerByte;
   const double delay = parsed(comma == std::string::npos ? "" : text.substr(comma + 1),

@@ -11,6 +11,7 @@ namespace tutti::bench {
 
 /// The links of the hosts to a switch that joins them.
 struct LinkShape {
+  std::string text;                   ///< "1Gbit,1ms"
   double bytes_per_second = 0;        ///< each way
   std::chrono::nanoseconds delay{0};  ///< one way, from host to host
 };

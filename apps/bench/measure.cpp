@@ -6,6 +6,7 @@
 #include <map>
 
 #include "apps/bench/cpu_use.hpp"
+#include "apps/bench/hogs.hpp"
 #include "apps/bench/hop.hpp"
 #include "apps/bench/spawn.hpp"
 #include "apps/bench/started_job.hpp"
@@ -16,8 +17,6 @@ namespace tutti::bench {
 namespace {
 
 constexpr std::uint64_t kLeastIterations = 2;
-/// Mode loop: after each round this part of its calls is repeated, each timed by itself.
-constexpr std::uint64_t kSinglePart = 4;
 /// A library this many times slower than the best is measured in one round only: it decides nothing
 /// and would take most of the time.
 constexpr double kHopelesslySlow = 20;
@@ -122,7 +121,7 @@ class Runner {
   }
 
   [[nodiscard]] CpuUse usage() const {
-    std::vector<pid_t> processes;
+    std::vector<pid_t> processes = hogs_.processes();
     for (const auto& [name, job] : jobs_) {
       const auto ranks = job->processes();
       processes.insert(processes.end(), ranks.begin(), ranks.end());
@@ -161,18 +160,14 @@ class Runner {
 
   void one_round(Job& job, const Point& point, Series& series) {
     const std::uint64_t warmup = std::clamp<std::uint64_t>(series.iterations / 10, 1, 1000);
-    Measured measured =
-        timer_of(point).time(job, warmup, series.iterations, estimates_.at(series.name));
+    const Measured measured = timer_of(point).time(
+        job, warmup, series.iterations, estimates_.at(series.name), CallTimer::Alone::some);
     series.seconds.push_back(measured.seconds);
     series.fastest.push_back(measured.fastest);
     series.means.push_back(measured.mean);
     series.slowest.push_back(measured.slowest);
-    series.involuntary_switches.push_back(measured.switches);
-    if (settings_.mode == Mode::loop) {
-      measured.calls = timer_of(point).single_calls(
-          job, std::max(kLeastIterations, series.iterations / kSinglePart),
-          estimates_.at(series.name));
-    }
+    series.voluntary_switches.push_back(measured.voluntary_switches);
+    series.involuntary_switches.push_back(measured.involuntary_switches);
     series.calls.insert(series.calls.end(), measured.calls.begin(), measured.calls.end());
   }
 
@@ -180,6 +175,7 @@ class Runner {
   const OpenJob& open_;
   const Observer& observer_;
   std::optional<CpuPair> cpus_;
+  Hogs hogs_{settings_.hogs, settings_.hogs_bound};
   Jobs jobs_;
   int rounds_done_ = 0;
   std::map<std::string, double> estimates_;  ///< seconds per call, of the current point

@@ -37,6 +37,8 @@ struct Settings {
   /// The ranks are divided over so many hosts of a network that is made for them; 1: they run here.
   int hosts = 1;
   std::optional<LinkShape> links = {};  ///< of that network
+  int hogs = 0;                         ///< processes beside the ranks that use a core each
+  bool hogs_bound = false;              ///< each is bound to a CPU
 };
 
 /// The network that the settings ask for, or null.
@@ -64,11 +66,13 @@ struct Series {
   std::vector<double> fastest = {};
   std::vector<double> means = {};
   std::vector<double> slowest = {};
-  /// Seconds of single calls of all rounds, each the mean over the ranks.
+  /// Seconds of those calls of all rounds that were timed by themselves, each the mean over the
+  /// ranks.
   std::vector<double> calls = {};
   std::uint64_t iterations = 0;
-  /// How often somebody else took a core from one of its ranks, per round.
-  std::vector<std::uint64_t> involuntary_switches = {};
+  /// How often its ranks gave their cores up, and lost them, per round.
+  std::vector<double> voluntary_switches = {};
+  std::vector<double> involuntary_switches = {};
   std::string failure = {};  ///< why there are no figures
   [[nodiscard]] std::optional<double> median() const;
 };

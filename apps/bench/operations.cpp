@@ -12,12 +12,13 @@ namespace {
 /// came later follow in the order of their kinds.
 constexpr auto kOperations = [] {
   constexpr int kFirstLater = 16;
-  std::array<Operation, 12 + kKindCount - kFirstLater> all{
+  std::array<Operation, 13 + kKindCount - kFirstLater> all{
       Kind::all_reduce, Kind::broadcast, Kind::barrier, Kind::reduce,
       Kind::all_gather, Kind::gather,    Kind::scatter, Kind::reduce_scatter,
-      Kind::all_to_all, Kind::send,      Kind::scan,    Kind::exclusive_scan};
+      Kind::all_to_all, Kind::send,      Kind::scan,    Kind::exclusive_scan,
+      Kind::recv};
   for (int kind = kFirstLater; kind < kKindCount; ++kind)
-    all[static_cast<std::size_t>(12 + kind - kFirstLater)] = static_cast<Kind>(kind);
+    all[static_cast<std::size_t>(13 + kind - kFirstLater)] = static_cast<Kind>(kind);
   return all;
 }();
 
@@ -34,6 +35,7 @@ std::uint32_t number_of(Operation operation) {
 }
 
 std::string_view name_of(Operation operation) {
+  if (operation == Kind::recv) return "send_window";
   return operation == Kind::send ? "send_recv" : traits_of(operation).name;
 }
 

@@ -11,13 +11,17 @@
 /// kinds.
 namespace tutti::bench {
 
-/// Kind::send is send_recv: there and back between the ranks 2k and 2k + 1.
+/// Between the ranks 2k and 2k + 1 Kind::send is send_recv: there and back; Kind::recv is
+/// send_window: kSendWindow messages that are under way together, then an answer.
 using Operation = Kind;
+
+/// As in osu_bw.
+inline constexpr int kSendWindow = 64;
 
 /// All of them, in the order of their numbers in the protocol.
 std::span<const Operation> all_operations();
 std::uint32_t number_of(Operation operation);
-/// "all_reduce"; "send_recv".
+/// "all_reduce"; "send_recv", "send_window".
 std::string_view name_of(Operation operation);
 /// Throws std::invalid_argument for a name or a number that is none.
 Operation operation_of(std::string_view name);

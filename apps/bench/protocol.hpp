@@ -14,8 +14,8 @@
 /// two (`--against-build`) whose kMagic is the same.
 namespace tutti::bench {
 
-/// Begins every message. The last byte is the version: raise it when a struct below changes, or the
-/// number of an operation or task.
+/// Begins every message. The last byte is the version: raise it when the number of an operation or
+/// task changes, or a struct below otherwise than by a field that was zero before.
 constexpr std::uint32_t kMagic = 0x74756263;
 
 constexpr bool is_other_version(std::uint32_t magic) {
@@ -27,7 +27,6 @@ enum class Task : std::uint32_t {
   sync,    ///< the library's barrier before each call; the answer holds the time of each
   verify,  ///< one call, result compared with what it must be, element by element
   quit,
-  single,  ///< calls back to back; the answer holds the time of each
 };
 
 /// To a rank.
@@ -35,7 +34,8 @@ struct Command {
   std::uint32_t magic = kMagic;
   Task task = Task::quit;
   std::uint32_t operation = 0;  ///< number_of
-  std::uint32_t reserved = 0;
+  /// loop: each such call is timed by itself as well, where it ends before the next begins; 0: none.
+  std::uint32_t timed_alone = 0;
   std::uint64_t bytes = 0;
   std::uint64_t warmup = 0;
   std::uint64_t iterations = 0;
@@ -56,10 +56,11 @@ struct Answer {
   double seconds = 0;          ///< loop: all timed calls together
   double rewrite_seconds = 0;  ///< part of `seconds` in which the input was written anew
   std::uint64_t involuntary_switches = 0;  ///< how often somebody else took the core meanwhile
-  /// sync, single: seconds of each call. verify of a barrier: time of entering and leaving, for
-  /// each call.
+  /// sync: seconds of each call. loop: of those that were timed by themselves. verify of a barrier:
+  /// time of entering and leaving, for each call.
   std::uint64_t samples = 0;
-  char message[120] = {};  ///< what is wrong, if not ok; ends with a zero
+  char message[112] = {};                ///< what is wrong, if not ok; ends with a zero
+  std::uint64_t voluntary_switches = 0;  ///< how often it gave its core up meanwhile
 };
 
 static_assert(std::is_trivially_copyable_v<Command> && std::is_trivially_copyable_v<Hello> &&

@@ -12,6 +12,9 @@ std::string table_head(const Point& point);
 /// A row per library: microseconds and GB/s. `ratio` of ours: to the best peer, round by round.
 std::string table_rows(const Point& point);
 
+/// How the run measures: "mode loop, 5 rounds in turns".
+std::string describe(const Settings& settings);
+
 /// One line about a library that was started, or was not.
 std::string describe(const Started& started);
 

@@ -115,9 +115,9 @@ void measure(const BenchOptions& options, const bench::Settings& settings,
                           bench::size_text(point.bytes), point.ranks));
   };
   print(
-      base::format("Microseconds per call of float32 and GB/s; mode {}, {} rounds in turns. "
-                   "ratio: ours / best peer,\nround by round; only it holds beyond this run.\n\n",
-                   options.mode, settings.rounds));
+      base::format("Microseconds per call of float32 and GB/s; {}. ratio: ours / best peer,\n"
+                   "round by round; only it holds beyond this run.\n\n",
+                   bench::describe(settings)));
   const bench::Results results =
       open ? bench::run(settings, open, observer) : bench::run(settings, observer);
   write_json(options.json, bench::to_json(settings, results));
@@ -150,7 +150,7 @@ std::optional<rendezvous::Place> place_in_job() {
 
 /// Refuses options that are about processes to be started.
 void refuse_in_job(const CLI::App& command, const rendezvous::Place& place) {
-  for (const char* name : {"--ranks", "--hosts", "--against", "--without-ours", "--mpi",
+  for (const char* name : {"--ranks", "--hosts", "--hog", "--against", "--without-ours", "--mpi",
                            "--against-build", "--programs"}) {
     if (command.get_option(name)->count() == 0) continue;
     throw std::invalid_argument(base::format(

@@ -78,6 +78,11 @@ bench::Settings BenchOptions::settings() const {
   settings.ranks = ranks;
   settings.hosts = hosts;
   if (!network.empty()) settings.links = bench::parse_link_shape(network);
+  if (!hogs.empty()) {
+    const std::size_t comma = hogs.find(',');
+    settings.hogs = std::stoi(hogs);
+    settings.hogs_bound = comma != std::string::npos;
+  }
   for (const int all : ranks) {
     if (all % hosts == 0) continue;
     throw std::invalid_argument(
@@ -140,6 +145,19 @@ void BenchOptions::add_to(CLI::App& command) {
                   "(default: as fast as this machine)")
       ->type_name("RATE,DELAY")
       ->needs("--hosts");
+  command
+      .add_option("--hog", hogs,
+                  "Runs so many processes beside the ranks that use a core each; with ,bound each "
+                  "is bound to a CPU: 1 or 2,bound")
+      ->type_name("N[,bound]")
+      ->check([](const std::string& text) {
+        const std::size_t digits = text.find_first_not_of("0123456789");
+        const std::string rest = digits == std::string::npos ? "" : text.substr(digits);
+        const bool counts = text[0] >= '1' && text[0] <= '9' && text.size() - rest.size() < 4;
+        return counts && (rest.empty() || rest == ",bound")
+                   ? std::string()
+                   : "'" + text + "' is not understood; examples: 1 and 2,bound";
+      });
   command.add_option("--sizes", sizes, "Message sizes, e.g. 8,4K,16M")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -190,6 +208,7 @@ void BenchOptions::add_to(CLI::App& command) {
       ->type_name("DIR")
       ->check(CLI::ExistingDirectory)
       ->excludes("--against")
+      ->excludes("--hog")
       ->excludes("--without-ours")
       ->excludes("--rounds");
   command

@@ -22,6 +22,7 @@ struct BenchOptions {
   std::vector<int> ranks{2, 8};
   int hosts = 1;
   std::string network;  // empty: not given
+  std::string hogs;     // empty: none
   std::string begin = "8";
   std::string end = "64M";
   std::uint64_t factor = 8;

@@ -2,11 +2,13 @@
 
 import argparse
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 import traceback
 
+import benching
 import checking
 import demo
 import parts
@@ -71,8 +73,10 @@ def docs_command(_):
 
 
 def bench_command(arguments):
-    """Peers are installed and measured unless the arguments say against what."""
+    """Peers are installed and measured unless the arguments say against what. Without arguments: a grid in a few
+    minutes; --full [FOLDER]: all tables."""
     words = arguments.words
+    grid = not words or words[0] == "--full"
     names = {word.partition("=")[0] for word in words}
     peers = ["--against", "openmpi,mpich,impi,gloo"]
     if names & {"--against", "--against-build", "-h", "--help"}:
@@ -84,10 +88,12 @@ def bench_command(arguments):
     kernels = "ON" if "--device" in names else "OFF"  # of GPUs: ./dev demo does without them
     if not configure("release", f"-DTUTTI_CUDA_KERNELS={kernels}") or not build("release", ["tutti_bench_programs"]):
         raise Failed("the build failed")
-    say("tutti bench")
-    sys.stdout.flush()
     # Peers that live in the virtual environment are found there.
     os.environ.setdefault("I_MPI_ROOT", str(BUILD / "venv"))
+    if grid:
+        return benching.full(pathlib.Path(*words[1:2] or [BUILD / "bench" / "full"])) if words else benching.quick()
+    say("tutti bench")
+    sys.stdout.flush()
     os.execv(BUILD / "release" / "bin" / "tutti", ["tutti", "bench", *peers, *words])
 
 

@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <cstdio>
 #include <exception>
 
@@ -65,6 +66,7 @@ class Mpi final : public tutti::bench::Library {
         MPI_Exscan(MPI_IN_PLACE, out, count, real, MPI_SUM, world);
         break;
       case Operation::send: there_and_back(out, count); break;
+      case Operation::recv: send_window(out, count); break;
       default: no_such_call(operation);
     }
   }
@@ -84,6 +86,27 @@ class Mpi final : public tutti::bench::Library {
     if (first) MPI_Send(data, count, MPI_FLOAT, other, 0, MPI_COMM_WORLD);
     MPI_Recv(data, count, MPI_FLOAT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (!first) MPI_Send(data, count, MPI_FLOAT, other, 0, MPI_COMM_WORLD);
+  }
+
+  void send_window(float* data, int count) const {
+    const int other = rank_ ^ 1;
+    if (other >= size_) return;
+    const bool sends = other > rank_;
+    std::array<MPI_Request, tutti::bench::kSendWindow> window;
+    for (MPI_Request& one : window) {
+      if (sends) {
+        MPI_Isend(data, count, MPI_FLOAT, other, 0, MPI_COMM_WORLD, &one);
+      } else {
+        MPI_Irecv(data, count, MPI_FLOAT, other, 0, MPI_COMM_WORLD, &one);
+      }
+    }
+    MPI_Waitall(tutti::bench::kSendWindow, window.data(), MPI_STATUSES_IGNORE);
+    float answer = 0;
+    if (sends) {
+      MPI_Recv(&answer, 1, MPI_FLOAT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+      MPI_Send(&answer, 1, MPI_FLOAT, other, 0, MPI_COMM_WORLD);
+    }
   }
 
   int rank_ = 0;

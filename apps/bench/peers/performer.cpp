@@ -21,11 +21,23 @@ double now() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-std::uint64_t involuntary_switches() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::uint64_t>(usage.ru_nivcsw);
-}
+/// Counts the context switches of this process into an answer, from its begin to its end.
+class SwitchCounter {
+ public:
+  explicit SwitchCounter(Answer& answer) : answer_(answer) { count(-1); }
+  SwitchCounter(const SwitchCounter&) = delete;
+  SwitchCounter& operator=(const SwitchCounter&) = delete;
+  ~SwitchCounter() { count(1); }
+
+ private:
+  void count(long sign) {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    answer_.voluntary_switches += static_cast<std::uint64_t>(sign * usage.ru_nvcsw);
+    answer_.involuntary_switches += static_cast<std::uint64_t>(sign * usage.ru_nivcsw);
+  }
+  Answer& answer_;
+};
 
 float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 
@@ -74,15 +86,12 @@ Answer Performer::obey(const Command& command) {
   buffers_.count = bytes_ / sizeof(float);
   library_.use({reinterpret_cast<std::byte*>(buffers_.input), input_bytes_},
                {reinterpret_cast<std::byte*>(buffers_.output), output_bytes});
-  const std::uint64_t switches = involuntary_switches();
   switch (command.task) {
     case Task::loop: loop(command, answer); break;
-    case Task::sync: sync(command); break;
+    case Task::sync: sync(command, answer); break;
     case Task::verify: verify(answer); break;
     case Task::quit: break;
-    case Task::single: single(command); break;
   }
-  answer.involuntary_switches = involuntary_switches() - switches;
   library_.barrier();
   library_.settle();
   answer.samples = samples_.size();
@@ -128,6 +137,10 @@ void Performer::loop(const Command& command, Answer& answer) {
   for (std::uint64_t i = 0; i < command.warmup; ++i) call();
   library_.barrier();
   double rewriting = 0;
+  // On a stream a call of a loop has no end of its own.
+  const std::uint64_t timed_alone = library_.has_memory() ? 0 : command.timed_alone;
+  if (timed_alone > 0) samples_.reserve(command.iterations / timed_alone + 1);
+  const SwitchCounter switches(answer);
   const double begin = now();
   for (std::uint64_t i = 0; i < command.iterations; ++i) {
     if (timed_rewrite) {
@@ -137,14 +150,21 @@ void Performer::loop(const Command& command, Answer& answer) {
     } else if (rewritten > 0) {
       rewrite();
     }
-    call();
+    if (timed_alone > 0 && i % timed_alone == 0) {
+      const double start = now();
+      call();
+      samples_.push_back(now() - start);
+    } else {
+      call();
+    }
   }
   library_.finish();
   answer.seconds = now() - begin;
   answer.rewrite_seconds = rewriting;
 }
 
-void Performer::sync(const Command& command) {
+void Performer::sync(const Command& command, Answer& answer) {
+  const SwitchCounter switches(answer);
   samples_.reserve(command.iterations);
   const std::uint64_t calls = command.warmup + command.iterations;
   for (std::uint64_t i = 0; i < calls; ++i) {
@@ -156,29 +176,6 @@ void Performer::sync(const Command& command) {
     library_.finish();
     const double end = now();
     if (i >= command.warmup) samples_.push_back(end - begin);
-  }
-}
-
-/// The end of a call is the begin of the next, where nothing is written between them: one reading
-/// of the clock per call.
-void Performer::single(const Command& command) {
-  samples_.reserve(command.iterations);
-  const bool rewritten = !unwritten().empty();
-  prepare(command.warmup + command.iterations);
-  library_.barrier();
-  for (std::uint64_t i = 0; i < command.warmup; ++i) call();
-  library_.barrier();
-  double begin = now();
-  for (std::uint64_t i = 0; i < command.iterations; ++i) {
-    if (rewritten) {
-      rewrite();
-      begin = now();
-    }
-    call();
-    library_.finish();
-    const double end = now();
-    samples_.push_back(end - begin);
-    begin = end;
   }
 }
 

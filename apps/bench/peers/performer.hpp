@@ -80,8 +80,7 @@ class Performer {
   void rewrite();
   void prepare(std::uint64_t calls);
   void loop(const Command& command, Answer& answer);
-  void sync(const Command& command);
-  void single(const Command& command);
+  void sync(const Command& command, Answer& answer);
   void verify(Answer& answer);
   [[nodiscard]] int expected(int block, std::size_t i) const;
   void record_barriers();

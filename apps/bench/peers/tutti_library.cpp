@@ -1,5 +1,6 @@
 #include "apps/bench/peers/tutti_library.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <tutti/version.hpp>
 
@@ -68,6 +69,7 @@ void TuttiLibrary::call(Operation operation, const Buffers& buffers) {
     case Operation::scan: world_.scan(out).wait(); break;
     case Operation::exclusive_scan: world_.scan(out, {.exclusive = true}).wait(); break;
     case Operation::send: there_and_back(out); break;
+    case Operation::recv: send_window(out); break;
     default: no_such_call(operation);
   }
 }
@@ -79,6 +81,22 @@ void TuttiLibrary::there_and_back(const TensorView& data) {
   if (first) world_.send(data, other);
   world_.recv(data, other);
   if (!first) world_.send(data, other);
+}
+
+void TuttiLibrary::send_window(const TensorView& data) {
+  const int other = rank() ^ 1;
+  if (other >= size()) return;
+  const bool sends = other > rank();
+  std::array<Work, kSendWindow> window;
+  for (Work& one : window) one = sends ? world_.isend(data, other) : world_.irecv(data, other);
+  for (Work& one : window) one.wait();
+  float answer = 0;
+  const TensorView answer_view{&answer, DType::float32, 1};
+  if (sends) {
+    world_.recv(answer_view, other);
+  } else {
+    world_.send(answer_view, other);
+  }
 }
 
 }  // namespace tutti::bench

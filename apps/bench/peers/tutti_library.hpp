@@ -33,6 +33,7 @@ class TuttiLibrary final : public Library {
  private:
   [[nodiscard]] TensorView view(float* data, std::size_t count) const;
   void there_and_back(const TensorView& data);
+  void send_window(const TensorView& data);
 
   ProcessGroup world_;
   std::unique_ptr<GpuTensors> gpu_;  ///< null: the tensors are the host's

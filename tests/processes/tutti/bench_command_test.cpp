@@ -90,7 +90,7 @@ TEST(BenchCommand, WritesCsvAndAPage) {
   ASSERT_EQ(bench.finish(), 0) << bench.output();
   const Words lines = lines_of(bench.file("csv"));
   EXPECT_EQ(lines.size(), 1U + 2 * 3);
-  for (const std::string& line : lines) EXPECT_EQ(std::ranges::count(line, ','), 15) << line;
+  for (const std::string& line : lines) EXPECT_EQ(std::ranges::count(line, ','), 17) << line;
   EXPECT_THAT(bench.file("html"), HasSubstr("<polyline"));
 }
 

@@ -81,7 +81,7 @@ class Counting final : public Library {
 };
 
 TEST_F(BenchGpuTensors, AreGivenOnceForAllCallsOfATask) {
-  for (const Task task : {Task::loop, Task::sync, Task::single}) {
+  for (const Task task : {Task::loop, Task::sync}) {
     Counting library;
     Performer performer(library);
     const auto broadcast = number_of(Operation::broadcast);

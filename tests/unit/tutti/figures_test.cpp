@@ -17,8 +17,10 @@ TEST(Figures, TimesAreThoseOfOsu) {
   EXPECT_DOUBLE_EQ(figures.avg, 10e-6) << "the median of the rounds";
   EXPECT_DOUBLE_EQ(figures.min, 9e-6);
   EXPECT_DOUBLE_EQ(figures.max, 11e-6);
-  EXPECT_NEAR(figures.p50, 50.5e-6, 1e-12);
-  EXPECT_NEAR(figures.p99, 99.01e-6, 1e-12);
+  EXPECT_NEAR(figures.p50.value(), 50.5e-6, 1e-12);
+  EXPECT_NEAR(figures.p99.value(), 99.01e-6, 1e-12);
+  EXPECT_DOUBLE_EQ(figures.voluntary, 0.5) << "20 on 4 ranks in 10 calls";
+  EXPECT_DOUBLE_EQ(figures.involuntary, 0.025);
   EXPECT_EQ(element_count(point), 1024U);
 }
 
@@ -35,6 +37,7 @@ TEST(Figures, BandwidthsAreThoseOfNcclTests) {
                               {Operation::gather, 4 * kMega, 0.75},
                               {Operation::scatter, 4 * kMega, 0.75},
                               {Operation::send, 2 * kMega, 1.0},
+                              {Operation::recv, 64 * kMega, 1.0},
                               {Operation::scan, kMega, std::nullopt},
                               {Operation::exclusive_scan, kMega, std::nullopt},
                               {Operation::barrier, 0, std::nullopt}};

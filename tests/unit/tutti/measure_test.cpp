@@ -20,7 +20,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-using testing::Pair;
 using testing::ThrowsMessage;
 
 Series series(std::string library, std::vector<double> seconds) {
@@ -49,7 +48,7 @@ TEST(Launch, OursIsStartedOnEachHost) {
                                     {"LOCAL_RANK", "0"},
                                     {"LOCAL_WORLD_SIZE", "2"},
                                     {"MASTER_ADDR", "10.0.0.1"}})
-    EXPECT_THAT(third.environment, Contains(Pair(name, value)));
+    EXPECT_THAT(third.environment, Contains(testing::Pair(name, value)));
   // Two cores are not one for each of four ranks, though each host has two.
   EXPECT_THAT(third.argv, Not(Contains("--pin")));
 }
@@ -123,11 +122,14 @@ class Answering final : public Job {
   [[nodiscard]] std::string settings() const override { return {}; }
   [[nodiscard]] std::vector<pid_t> processes() const override { return {}; }
   [[nodiscard]] bool has_one_clock() const override { return one_clock_; }
-  std::vector<RankAnswer> ask(const Command&, Clock::duration) override {
+  std::vector<RankAnswer> ask(const Command& command, Clock::duration) override {
+    asked = command;
     std::vector<RankAnswer> answers;
     for (const auto& samples : samples_) answers.push_back({{}, samples});
     return answers;
   }
+
+  Command asked;
 
  private:
   std::vector<std::vector<double>> samples_;
@@ -146,18 +148,25 @@ TEST(CallTimer, BarriersAreVerifiedWhereClocksCanBeCompared) {
   EXPECT_NO_THROW(calls.verify(two_hosts));
 }
 
-TEST(CallTimer, ASingleCallIsTheMeanOfTheRanks) {
+TEST(CallTimer, SomeCallsOfALoopAreTimedByThemselvesSoThatItTakesNoPart) {
   Answering job({{1, 2, 3}, {3, 4, 11}}, true);
   const CallTimer calls(Operation::all_reduce, 8, Mode::loop, kTimeout);
-  EXPECT_EQ(calls.single_calls(job, 3, 0), (std::vector<double>{2, 3, 7}));
+  using Alone = CallTimer::Alone;
+  // Two readings of the clock take 50 ns, a fifth of a call: each 20th call is timed.
+  EXPECT_EQ(calls.time(job, 0, 10000, 250e-9, Alone::some).calls, (std::vector<double>{2, 3, 7}));
+  EXPECT_EQ(job.asked.timed_alone, 20U);
+  (void)calls.time(job, 0, 200000, 1e-6, Alone::some);  // no more than 5,000
+  EXPECT_EQ(job.asked.timed_alone, 40U);
+  (void)calls.time(job, 0, 100, 1, Alone::some);
+  EXPECT_EQ(job.asked.timed_alone, 1U);
+  (void)calls.time(job, 0, 100, 1);
+  EXPECT_EQ(job.asked.timed_alone, 0U);
 }
 
-// A worker of a commit that did not know the task answers it without times.
-TEST(CallTimer, TellsThatAWorkerIsOlder) {
-  Answering job({{}, {}}, true);
+TEST(CallTimer, RanksThatTimeOtherCallsAreRefused) {
+  Answering job({{1, 2}, {3}}, true);
   const CallTimer calls(Operation::all_reduce, 8, Mode::loop, kTimeout);
-  EXPECT_THAT([&] { (void)calls.single_calls(job, 3, 0); },
-              ThrowsMessage<JobError>(HasSubstr("build it from the commit of this program")));
+  EXPECT_THROW((void)calls.time(job, 0, 3, 1, CallTimer::Alone::some), JobError);
 }
 
 TEST(CallTimer, SyncTakesTheSlowestRankOfEachCallAndTheMeanOfEachRank) {

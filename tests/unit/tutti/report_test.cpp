@@ -54,15 +54,16 @@ TEST(Table, HasTheColumnsOfOsuAndNcclTests) {
   const Point point = two_sizes().points[1];
   const auto head = split(table_head(point), '\n');
   EXPECT_EQ(head.at(0), "all_reduce, 4 ranks");
-  EXPECT_EQ(words(head.at(1)),
-            words("library size count avg min max p50 p99 algbw busbw ratio cores hop ns others"));
+  EXPECT_EQ(
+      words(head.at(1)),
+      words("library size avg min max p50 p99 vcs ivcs algbw busbw ratio cores hop ns others"));
   const auto rows = split(table_rows(point), '\n');
   ASSERT_EQ(rows.size(), 3U);
   // 4096 bytes in 3 us: 1.37 GB/s; times 1.5 for 4 ranks.
   EXPECT_EQ(words(rows[0]),
-            words("tutti 4K 1024 3.00 2.00 4.00 50.5 99.0 1.37 2.05 0.50 near 30 17%"));
-  EXPECT_EQ(words(rows[1]), words("impi 4K 1024 7.00 6.00 8.00 50.5 99.0 0.59 0.88 best"));
-  EXPECT_EQ(words(rows[2]), words("gloo 4K 1024 said \"no, <never>\""));
+            words("tutti 4K 3.00 2.00 4.00 50.5 99.0 0.50 0.03 1.37 2.05 0.50 near 30 17%"));
+  EXPECT_EQ(words(rows[1]), words("impi 4K 7.00 6.00 8.00 50.5 99.0 0.50 0.03 0.59 0.88 best"));
+  EXPECT_EQ(words(rows[2]), words("gloo 4K said \"no, <never>\""));
 }
 
 TEST(Table, EachOfOursHasARatioToTheBestPeer) {
@@ -70,9 +71,9 @@ TEST(Table, EachOfOursHasARatioToTheBestPeer) {
       point_of(Operation::all_reduce, 2, 8,
                {measured("tutti", 3), measured("unchecked", 1), measured("mpich", 1)});
   const auto rows = split(table_rows(point), '\n');
-  EXPECT_EQ(words(rows[0]).at(10), "2.00");
-  EXPECT_EQ(words(rows[1]).at(10), "1.00");
-  EXPECT_EQ(words(rows[2]).at(10), "best");
+  EXPECT_EQ(words(rows[0]).at(11), "2.00");
+  EXPECT_EQ(words(rows[1]).at(11), "1.00");
+  EXPECT_EQ(words(rows[2]).at(11), "best");
 }
 
 TEST(Json, HasEveryColumn) {
@@ -96,13 +97,15 @@ TEST(Csv, HasALinePerPointAndLibrary) {
   const auto lines = split(to_csv(two_sizes()), '\n');
   ASSERT_EQ(lines.size(), 1U + 3 + 3 + 1);
   EXPECT_EQ(lines[0],
-            "operation,ranks,library,size,count,avg_us,min_us,max_us,p50_us,p99_us,algbw_gb_s,"
+            "operation,ranks,library,size,count,avg_us,min_us,max_us,p50_us,p99_us,"
+            "voluntary_switches,involuntary_switches,algbw_gb_s,"
             "busbw_gb_s,ratio,cores,others_cpu,failure");
-  EXPECT_EQ(lines[4],
-            "all_reduce,4,tutti,4096,1024,3,2,4,50.5,99.01,1.36533,2.048,0.5,near,0.170,");
+  EXPECT_EQ(
+      lines[4],
+      "all_reduce,4,tutti,4096,1024,3,2,4,50.5,99.01,0.5,0.025,1.36533,2.048,0.5,near,0.170,");
   EXPECT_EQ(lines[6],
-            "all_reduce,4,gloo,4096,1024,,,,,,,,,near,0.170,\"said \"\"no, <never>\"\"\"");
-  EXPECT_EQ(lines[7], "barrier,4,tutti,0,0,3,2,4,50.5,99.01,,,,unknown,0.000,");
+            "all_reduce,4,gloo,4096,1024,,,,,,,,,,,near,0.170,\"said \"\"no, <never>\"\"\"");
+  EXPECT_EQ(lines[7], "barrier,4,tutti,0,0,3,2,4,50.5,99.01,0.5,0.025,,,,unknown,0.000,");
 }
 
 std::size_t count_of(const std::string& text, const std::string& part) {
