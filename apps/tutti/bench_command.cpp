@@ -25,6 +25,7 @@
 #include "apps/bench/sizes.hpp"
 #include "apps/bench/spawn.hpp"
 #include "apps/tutti/bench_options.hpp"
+#include "apps/tutti/bench_start.hpp"
 #include "apps/tutti/progress_bar.hpp"
 #include "base/format.hpp"
 #include "rendezvous/environment.hpp"
@@ -185,7 +186,9 @@ void add_bench_command(CLI::App& app) {
       "srun, tuttirun on several hosts) all ranks call it: it measures that job, and rank 0 "
       "prints");
   options->add_to(*command);
+  const auto start = add_bench_start(*command);
   command->callback([=] {
+    if (command->got_subcommand("start")) return start(place_in_job().has_value());
     options->range_given =
         command->count("--begin") + command->count("--end") + command->count("--factor") > 0;
     if (options->hosts > 1 && command->count("--ranks") == 0) options->ranks = {options->hosts};

@@ -193,7 +193,7 @@ PARTS = {
     "long:contract": long_tests("contract", lambda test: test.is_of({"contract"})),
     "long:groups": long_tests("groups", lambda test: test.is_of({"processes/group"})),
     "long:operations": long_tests("operations", lambda test: test.name == "each_operation_test"),
-    "long:soak": long_tests("soak", lambda test: test.name == "soak_test"),
+    "long:soak": long_tests("soak", lambda test: test.name in {"soak_test", "thousand_ranks_test"}),
     "rest": rest_of_dev,
     "neighbours": neighbours,
     "consumers": consumers,

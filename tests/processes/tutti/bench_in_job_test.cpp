@@ -120,4 +120,23 @@ TEST(JoinedJob, EveryRankObeysRankZero) {
   });
 }
 
+TEST(BenchStart, TimesJobsOfTwoBuildsInTurns) {
+  const std::filesystem::path programs = std::filesystem::path(TUTTI_CLI).parent_path();
+  CommandRun run({TUTTI_CLI, "bench", "start", "--ranks", "1,17", "--rounds", "2",
+                  "--against-build", programs.parent_path().string()},
+                 environment());
+  ASSERT_EQ(run.finish(), 0) << run.output();
+  const Words lines = tutti::test::lines_of(run.output());
+  ASSERT_EQ(lines.size(), 4U) << run.output();
+  EXPECT_THAT(lines[1], testing::ContainsRegex("ranks +median +min +max +other +ratio"));
+  EXPECT_THAT(lines[3], testing::ContainsRegex("^ +17( +[0-9]+\\.[0-9]+){5}$"));
+}
+
+TEST(BenchStart, NamesAJobThatFails) {
+  CommandRun run({TUTTI_CLI, "bench", "start", "--ranks", "2", "--rounds", "1"},
+                 environment({"TUTTI_TRANSPORT=none"}));
+  EXPECT_EQ(run.finish(), 1);
+  EXPECT_THAT(run.output(), HasSubstr("a job of 2 ranks of "));
+}
+
 }  // namespace
