@@ -46,10 +46,12 @@ constexpr milliseconds kLastWords{500};
 constexpr milliseconds kLookEvery{40};
 constexpr milliseconds kLookSeldom{250};
 constexpr std::size_t kNamesShown = 16;
-constexpr char kTable = 'T';
+constexpr char kTable = 'P';
 constexpr char kFailure = 'E';
 constexpr int kNobody = -1;
-constexpr std::size_t kLengthBytes = 8;  // before each text of the table
+constexpr std::size_t kLengthBytes = 8;  // of each number in the table
+// Bounds what a foreign table makes of few bytes.
+constexpr std::size_t kMostInCommon = std::size_t{16} * 1024;
 constexpr std::string_view kOnHost = " on host ";
 
 using base::left_until;
@@ -65,25 +67,49 @@ std::string process_table() {
 // True if a process of our pid namespace is alive. A zombie is not.
 bool is_alive(pid_t pid) { return !os::DeathWatch::of(pid).ended(); }
 
+// The texts in order, each as the bytes that it begins with in common with the one before it, the
+// number of its other bytes, and these: ranks of one host tell much that is equal.
 std::string pack(const std::vector<std::string>& texts) {
   std::string packed;
-  for (const std::string& text : texts) {
-    std::array<std::byte, kLengthBytes> length{};
-    base::put_number(length, text.size());
-    packed.append(reinterpret_cast<const char*>(length.data()), kLengthBytes).append(text);
+  const auto put = [&](std::size_t number) {
+    std::array<std::byte, kLengthBytes> bytes{};
+    base::put_number(bytes, number);
+    packed.append(reinterpret_cast<const char*>(bytes.data()), kLengthBytes);
+  };
+  std::string_view before;
+  for (const std::string_view text : texts) {
+    const std::size_t most = std::min({before.size(), text.size(), kMostInCommon});
+    const auto common = static_cast<std::size_t>(
+        std::mismatch(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(most),
+                      before.begin())
+            .first -
+        text.begin());
+    put(common);
+    put(text.size() - common);
+    packed.append(text.substr(common));
+    before = text;
   }
   return packed;
 }
 
 std::optional<std::vector<std::string>> unpack(std::string_view packed, std::size_t count) {
   std::vector<std::string> texts;
-  while (!packed.empty() && texts.size() < count) {
-    if (packed.size() < kLengthBytes) return std::nullopt;
-    const auto size = base::take_number(std::as_bytes(std::span(packed)).first(kLengthBytes));
+  const auto take = [&]() -> std::uint64_t {
+    if (packed.size() < kLengthBytes) return kMostInCommon + 1;
+    const auto number = base::take_number(std::as_bytes(std::span(packed)).first(kLengthBytes));
     packed.remove_prefix(kLengthBytes);
-    if (size > packed.size()) return std::nullopt;
-    texts.emplace_back(packed.substr(0, size));
-    packed.remove_prefix(size);
+    return number;
+  };
+  while (!packed.empty() && texts.size() < count) {
+    const std::uint64_t common = take();
+    const std::uint64_t more = take();
+    if (common > kMostInCommon || common > (texts.empty() ? 0 : texts.back().size()) ||
+        more > packed.size())
+      return std::nullopt;
+    std::string text = common > 0 ? texts.back().substr(0, common) : std::string();
+    text += packed.substr(0, more);
+    texts.push_back(std::move(text));
+    packed.remove_prefix(more);
   }
   if (!packed.empty() || texts.size() != count) return std::nullopt;
   return texts;
@@ -252,8 +278,8 @@ Result<std::vector<std::string>> Exchange::run(const std::string& mine) {
 
 std::string Exchange::await_table() {
   while (true) {
-    // Rank 0 asks about all ranks, so it asks less often in large jobs.
-    const milliseconds slice = has_will_    ? kLookSeldom
+    // In large jobs each asks less often, and one store answers all.
+    const milliseconds slice = has_will_    ? kLookSeldom + milliseconds(size_)
                                : rank_ == 0 ? kLookEvery + milliseconds(size_)
                                             : kLookEvery;
     const bool last = left_until(deadline_) <= slice;

@@ -1,62 +1,78 @@
 #include "backend/native/worker_address.hpp"
 
+#include <array>
 #include <limits>
 #include <optional>
-
-#include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/format.hpp"
+#include "base/little_endian.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
+#include "transport/shm/layout.hpp"
 
 namespace tutti::native {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::size_t kMostHostName = 255;
-constexpr int kNoQuota = 0;
+constexpr std::uint64_t kAbsent = 0;  // no quota, no given CPUs
 constexpr auto kMostInt = static_cast<std::uint64_t>(std::numeric_limits<int>::max());
+constexpr auto kAny = std::numeric_limits<std::uint64_t>::max();
+constexpr std::size_t kNumberBytes = 8;
+/// Of this format, and of the shared memory: ranks with another one cannot join.
+constexpr std::uint64_t kFormat = std::uint64_t{transport::shm::kLayoutVersion} << 32 | 1;
+
+class Writer {
+ public:
+  void number(std::uint64_t value) {
+    std::array<std::byte, kNumberBytes> bytes{};
+    base::put_number(bytes, value);
+    out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  void text(std::string_view value) {
+    number(value.size());
+    out.append(value);
+  }
+  std::string out;
+};
 
 /// Reads the fields of a worker's address in order, and reports the first that is wrong.
-class Fields {
+class Reader {
  public:
-  explicit Fields(const json& worker_address) : card_(worker_address) {}
+  explicit Reader(std::string_view rest) : rest_(rest) {}
 
-  std::string text(const char* name) {
-    const json* const value = find(name);
-    if (value == nullptr || !value->is_string() ||
-        value->get_ref<const std::string&>().size() > kMostWorkerAddressText) {
-      fail(name, base::format("no text of at most {} bytes", kMostWorkerAddressText));
+  std::string text(const char* name, std::size_t most = kMostWorkerAddressText) {
+    const std::uint64_t size = number(name, 0, kAny);
+    if (size > most || size > rest_.size()) {
+      fail(name, base::format("no text of at most {} bytes", most));
       return {};
     }
-    return value->get<std::string>();
-  }
-  std::uint64_t number(const char* name, std::uint64_t least, std::uint64_t most) {
-    const json* const value = find(name);
-    const bool number = value != nullptr && value->is_number_unsigned();
-    const std::uint64_t found = number ? value->get<std::uint64_t>() : 0;
-    if (!number || found < least || found > most) {
-      fail(name, base::format("no number from {} to {}", least, most));
-      return least;
-    }
+    std::string found(rest_.substr(0, size));
+    rest_.remove_prefix(size);
     return found;
   }
+  std::uint64_t number(const char* name, std::uint64_t least, std::uint64_t most) {
+    std::optional<std::uint64_t> found;
+    if (rest_.size() >= kNumberBytes && trouble_.empty()) {
+      found = base::take_number(std::as_bytes(std::span(rest_)).first(kNumberBytes));
+      rest_.remove_prefix(kNumberBytes);
+    }
+    if (found && *found >= least && *found <= most) return *found;
+    fail(name, base::format("no number from {} to {}", least, most));
+    return least;
+  }
+  int integer(const char* name, std::uint64_t least = 1) {
+    return static_cast<int>(number(name, least, kMostInt));
+  }
   os::CpuSet cpus(const char* name) {
-    const json* const value = find(name);
-    std::optional<os::CpuSet> set;
-    if (value != nullptr && value->is_string())
-      set = os::CpuSet::parse(value->get_ref<const std::string&>());
+    std::optional<os::CpuSet> set = os::CpuSet::parse(text(name));
     if (!set)
       fail(name, base::format("no set of CPUs below {}, in hexadecimal", os::CpuSet::kMostCpus));
     return set.value_or(os::CpuSet{});
   }
-  int integer(const char* name) { return static_cast<int>(number(name, 1, kMostInt)); }
-  bool yes_or_no(const char* name) {
-    const json* const value = find(name);
-    if (value != nullptr && value->is_boolean()) return value->get<bool>();
-    fail(name, "neither true nor false");
-    return false;
+  void end() {
+    if (!rest_.empty() && trouble_.empty())
+      trouble_ = base::format("it is followed by {} bytes", rest_.size());
   }
   void fail(const char* name, const std::string& what) {
     if (trouble_.empty()) trouble_ = base::format("its '{}' is {}", name, what);
@@ -64,12 +80,7 @@ class Fields {
   [[nodiscard]] const std::string& trouble() const noexcept { return trouble_; }
 
  private:
-  [[nodiscard]] const json* find(const char* name) const {
-    const auto at = card_.find(name);
-    return at == card_.end() ? nullptr : &*at;
-  }
-
-  const json& card_;
+  std::string_view rest_;
   std::string trouble_;
 };
 
@@ -80,65 +91,80 @@ Outcome refusal(const std::string& why) {
 }  // namespace
 
 std::string encode(const WorkerAddress& worker_address) {
-  const os::CpuQuota quota = worker_address.host.quota.value_or(os::CpuQuota{kNoQuota, 0});
-  return json{{"boot", worker_address.host.boot},
-              {"host_key", worker_address.host.host_key},
-              {"host_name", worker_address.host.host_name},
-              {"listener", worker_address.host.listener},
-              {"folder", worker_address.host.folder},
-              {"network", worker_address.host.network},
-              {"nonce", worker_address.host.nonce},
-              {"pid", worker_address.host.pid},
-              {"pid_namespace", worker_address.host.pid_namespace},
-              {"cpus", worker_address.host.cpus.to_text()},
-              {"given_cpus", worker_address.host.given_cpus.value_or(0)},
-              {"quota", quota.cpus},
-              {"quota_group", quota.group},
-              {"fence", worker_address.host.fence},
-              {"address", worker_address.address},
-              {"store_host", worker_address.store_host},
-              {"settings", worker_address.settings}}
-      .dump(-1, ' ', false, json::error_handler_t::replace);  // host names may hold any bytes
+  const transport::shm::HostAddress& host = worker_address.host;
+  Writer common;
+  common.number(kFormat);
+  for (const std::string* const text : {&host.boot, &host.host_key, &host.host_name, &host.folder,
+                                        &worker_address.store_host, &worker_address.settings})
+    common.text(*text);
+  common.number(host.network);
+  common.number(host.pid_namespace);
+  common.text(host.cpus.to_text());
+  common.number(host.given_cpus ? static_cast<std::uint64_t>(*host.given_cpus) : kAbsent);
+  common.number(host.quota ? static_cast<std::uint64_t>(host.quota->cpus) : kAbsent);
+  common.number(host.quota ? host.quota->group : kAbsent);
+  common.number(host.fence ? 1 : 0);
+  Writer all;
+  all.text(common.out);
+  all.text(worker_address.address);
+  all.text(host.listener);
+  all.number(host.nonce);
+  all.number(static_cast<std::uint64_t>(host.pid));
+  return std::move(all.out);
 }
 
-Result<WorkerAddress> decode(std::string_view text) {
-  constexpr auto kAny = std::numeric_limits<std::uint64_t>::max();
+Result<WorkerAddress> WorkerAddressReader::read(std::string_view text) {
   if (text.size() > kMostWorkerAddressBytes)
     return refusal(base::format("it has {} bytes, at most {} are allowed", text.size(),
                                 kMostWorkerAddressBytes));
-  const json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!value.is_object()) return refusal("it is no JSON object");
-  Fields fields(value);
-  WorkerAddress worker_address;
-  worker_address.host.boot = fields.text("boot");
-  worker_address.host.host_key = fields.text("host_key");
-  worker_address.host.host_name = base::shown_on_line(fields.text("host_name"), kMostHostName);
-  worker_address.host.listener = fields.text("listener");
-  if (worker_address.host.listener.find('/') != std::string::npos)
-    fields.fail("listener", "no name of a socket");
-  worker_address.host.folder = fields.text("folder");
-  worker_address.host.network = fields.number("network", 0, kAny);
-  worker_address.host.nonce = fields.number("nonce", 0, kAny);
-  worker_address.host.pid = fields.integer("pid");
-  worker_address.host.pid_namespace = fields.number("pid_namespace", 0, kAny);
-  worker_address.host.cpus = fields.cpus("cpus");
-  if (const auto given = static_cast<int>(fields.number("given_cpus", 0, kMostInt)); given > 0)
-    worker_address.host.given_cpus = given;
-  const auto quota = static_cast<int>(fields.number("quota", kNoQuota, kMostInt));
-  const std::uint64_t quota_group = fields.number("quota_group", 0, kAny);
-  if (quota != kNoQuota) worker_address.host.quota = os::CpuQuota{quota, quota_group};
-  worker_address.host.fence = fields.yes_or_no("fence");
-  worker_address.address = fields.text("address");
-  worker_address.store_host = fields.text("store_host");
-  worker_address.settings = fields.text("settings");
+  Reader reader(text);
+  const std::string common = reader.text("beginning", kMostWorkerAddressBytes);
+  if (reader.trouble().empty() && (common != common_ || common.empty())) {
+    if (Outcome s = read_common(common); !s.ok()) return s;
+    common_ = common;
+  }
+  WorkerAddress worker_address = of_common_;
+  transport::shm::HostAddress& host = worker_address.host;
+  worker_address.address = reader.text("address");
+  host.listener = reader.text("listener");
+  if (host.listener.find('/') != std::string::npos) reader.fail("listener", "no name of a socket");
+  host.nonce = reader.number("nonce", 0, kAny);
+  host.pid = reader.integer("pid");
+  reader.end();
   if (!worker_address.address.empty() && !os::Address::parse_endpoint(worker_address.address))
-    fields.fail("address", "no numeric address with a port");
-  // It may end with %interface, which is valid on its own host only.
-  const std::string host = worker_address.store_host.substr(0, worker_address.store_host.find('%'));
-  if (!worker_address.store_host.empty() && !os::Address::parse(host, 0))
-    fields.fail("store_host", "no numeric address");
-  if (!fields.trouble().empty()) return refusal(fields.trouble());
+    reader.fail("address", "no numeric address with a port");
+  if (!reader.trouble().empty()) return refusal(reader.trouble());
   return worker_address;
 }
+
+Outcome WorkerAddressReader::read_common(std::string_view text) {
+  common_.clear();
+  of_common_ = WorkerAddress();
+  Reader reader(text);
+  transport::shm::HostAddress& host = of_common_.host;
+  reader.number("format", kFormat, kFormat);
+  host.boot = reader.text("boot");
+  host.host_key = reader.text("host_key");
+  host.host_name = base::shown_on_line(reader.text("host_name"), kMostHostName);
+  host.folder = reader.text("folder");
+  std::string& store = of_common_.store_host;
+  store = reader.text("store_host");
+  of_common_.settings = reader.text("settings");
+  host.network = reader.number("network", 0, kAny);
+  host.pid_namespace = reader.number("pid_namespace", 0, kAny);
+  host.cpus = reader.cpus("cpus");
+  if (const int given = reader.integer("given_cpus", kAbsent); given > 0) host.given_cpus = given;
+  const int quota = reader.integer("quota", kAbsent);
+  const std::uint64_t quota_group = reader.number("quota_group", 0, kAny);
+  if (quota > 0) host.quota = os::CpuQuota{quota, quota_group};
+  host.fence = reader.number("fence", 0, 1) == 1;
+  reader.end();
+  // It may end with %interface, which is valid on its own host only.
+  if (!store.empty() && !os::Address::parse(store.substr(0, store.find('%')), 0))
+    reader.fail("store_host", "no numeric address");
+  return reader.trouble().empty() ? Outcome() : refusal(reader.trouble());
+}
+
+Result<WorkerAddress> decode(std::string_view text) { return WorkerAddressReader().read(text); }
 
 }  // namespace tutti::native

@@ -26,9 +26,22 @@ struct WorkerAddress {
   std::string settings;    ///< those that must be equal on all ranks (base/agreed_settings.hpp)
 };
 
+/// What the ranks of a host mostly have in common comes first.
 [[nodiscard]] std::string encode(const WorkerAddress& worker_address);
 /// `text` comes from the store and may be anything. Every field of the result is in its range and
 /// can be printed. Error: store.
 [[nodiscard]] Result<WorkerAddress> decode(std::string_view text);
+
+/// `decode` of many addresses: what begins as the one before is not parsed again.
+class WorkerAddressReader {
+ public:
+  [[nodiscard]] Result<WorkerAddress> read(std::string_view text);
+
+ private:
+  [[nodiscard]] Outcome read_common(std::string_view text);
+
+  std::string common_;       ///< the beginning of the last text
+  WorkerAddress of_common_;  ///< what it says
+};
 
 }  // namespace tutti::native

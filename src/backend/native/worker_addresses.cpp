@@ -22,9 +22,10 @@ Result<WorkerAddresses> WorkerAddresses::read(const std::vector<std::string>& te
   world.size = identity.size;
   world.settings = call::hash_text(mine.settings);
   std::map<std::string, int> hosts;
+  WorkerAddressReader reader;
   bool all_seen = true;  // all ranks of this machine are in our pid namespace
   for (int r = 0; r < world.size; ++r) {
-    Result<WorkerAddress> one = decode(base::at(texts, r));
+    Result<WorkerAddress> one = reader.read(base::at(texts, r));
     if (!one) {
       return Outcome(one.status().code(),
                      "rank " + std::to_string(r) +
