@@ -23,6 +23,8 @@ constexpr auto kLongest = milliseconds(1000);
 // it still finds some, the number doubles.
 constexpr int kFewWaits = 16;
 constexpr int kMostWaits = 1024;
+// With more processes a look at all of them costs more than it can save.
+constexpr std::size_t kMostProcesses = 64;
 
 }  // namespace
 
@@ -34,6 +36,7 @@ CpuContention::CpuContention(int cpus, std::vector<int> processes, CpuTime cpu_t
       next_waits_(kFewWaits) {
   std::sort(processes_.begin(), processes_.end());
   processes_.erase(std::unique(processes_.begin(), processes_.end()), processes_.end());
+  if (processes_.size() > kMostProcesses) processes_.clear();
 }
 
 std::optional<nanoseconds> CpuContention::used() const noexcept {
@@ -47,17 +50,14 @@ std::optional<nanoseconds> CpuContention::used() const noexcept {
 }
 
 bool CpuContention::after_long_yield(TimePoint now) noexcept {
-  if (processes_.empty()) return false;
+  // The look at all processes is a system call for each.
+  if (processes_.empty() || (last_ && now - last_->when < kShortest)) return false;
   const std::optional<nanoseconds> used_now = used();
   if (!used_now) return false;
   const Sample sample{now, *used_now, sleeps_()};
   const auto last = std::exchange(last_, sample);
   // If this thread has slept, the sample does not show whether other threads had to wait.
   if (!last || now - last->when > kLongest || sample.sleeps != last->sleeps) return false;
-  if (now - last->when < kShortest) {
-    last_ = last;
-    return false;
-  }
   const double most =
       static_cast<double>(cpus_) * std::chrono::duration<double>(now - last->when).count();
   if (std::chrono::duration<double>(*used_now - last->used).count() >= kRanksShare * most) {
