@@ -95,7 +95,7 @@ class Engine final {
     propagation_.break_group(group, cause);
   }
   /// Checks whether a rank of our host broke the group before we had made it, when it could not
-  /// write into our page. True: it is broken.
+  /// set our break word. True: it is broken.
   bool hear_of_break(Group& group) noexcept { return propagation_.hear_of_break(group); }
   [[nodiscard]] bool has_finished() const noexcept { return completions_.size() > 0; }
   [[nodiscard]] std::size_t finished() const noexcept { return completions_.size(); }

@@ -129,7 +129,7 @@ bool FailureDetector::is_through(Group& group, int rank, std::uint64_t seq) cons
   if (member.local < 0) return group.answer(rank).passed >= seq;
   const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(member.local)];
   // acquire: pairs with Host::leave.
-  if (peer.header().left.load(std::memory_order_acquire) != 0) return true;
+  if (peer.words().left.load(std::memory_order_acquire) != 0) return true;
   if (member.block == nullptr && !find_block(group, member)) return false;
   return passed_by(*member.block) >= seq;
 }
@@ -137,7 +137,7 @@ bool FailureDetector::is_through(Group& group, int rank, std::uint64_t seq) cons
 std::string FailureDetector::state_of(const Member& member) const {
   if (member.local < 0 || world_.process_state == nullptr) return {};
   const int pid = world_.pids.empty()
-                      ? world_.regions->peers[static_cast<std::size_t>(member.local)].header().pid
+                      ? world_.regions->peers[static_cast<std::size_t>(member.local)].words().pid
                       : world_.pids[static_cast<std::size_t>(member.global)];
   return pid == 0 ? std::string() : world_.process_state(pid);
 }
@@ -216,7 +216,7 @@ Blame FailureDetector::observe_queue(Group& group) const {
     blame.lines(rank, done, 0);
     blame.process(rank, state_of(member));
     // acquire: pairs with Host::leave.
-    if (peer.header().left.load(std::memory_order_acquire) != 0) blame.left(rank);
+    if (peer.words().left.load(std::memory_order_acquire) != 0) blame.left(rank);
   }
   return blame;
 }

@@ -44,7 +44,7 @@ void FailurePropagation::break_for_memory(Group& group) noexcept {
   Outcome cause = group.no_memory;
   try {
     cause = claim(group, cause);
-  } catch (const std::bad_alloc&) {  // the break word is in our page already
+  } catch (const std::bad_alloc&) {  // our break word is set already
   }
   spread(group, cause);
 }
@@ -69,22 +69,22 @@ void FailurePropagation::spread(Group& group, const Outcome& cause) noexcept {
   end(group, cause);
 }
 
-/// The break word of the group in our page, or in the page of another rank of our host; 0: none.
+/// Our break word of the group, or that of another rank of our host; 0: none.
 std::uint64_t FailurePropagation::shown_break(Group& group) noexcept {
-  const std::uint64_t ours = shm::break_of(regions_.page(), group.slot);
+  const std::uint64_t ours = shm::break_of(regions_.control().break_word(group.slot));
   if (ours != 0) return ours;
   for (const int rank : group.local_members) {
     Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.block == nullptr && !find_block(group, member)) continue;
     const transport::RegionPeer& peer = regions_.peers[static_cast<std::size_t>(member.local)];
-    const std::uint64_t word = shm::break_of(*peer.page, member.slot);
+    const std::uint64_t word = shm::break_of(peer.control.break_word(member.slot));
     if (word != 0) return word;
   }
   return 0;
 }
 
-/// Writes a break word for `cause` into our page, or for an earlier cause if there is one. Returns
-/// the cause that is in the page. `cause` may only follow from an earlier break: a rank has left
+/// Sets our break word for `cause`, or for an earlier cause if there is one. Returns the cause that
+/// it tells. `cause` may only follow from an earlier break: a rank has left
 /// because of it. But a rank writes its break word before it reports a break or leaves, so the word
 /// is visible here.
 Outcome FailurePropagation::claim(Group& group, const Outcome& cause) {
@@ -99,23 +99,24 @@ Outcome FailurePropagation::claim(Group& group, const Outcome& cause) {
     word = shm::break_word(static_cast<std::uint8_t>(cause.code()), regions_.self,
                            cause.culprit().value_or(-1));
   }
-  const std::uint64_t shown = shm::claim_break(regions_.page(), group.slot, word);
+  const std::uint64_t shown = shm::claim_break(regions_.control().break_word(group.slot), word);
   const bool ours = shown == 0;
   if (ours && first) return cause;
   return cause_of(group, ours ? word : shown);
 }
 
-/// Copies the word of our page into those of the other ranks of our host.
+/// Copies our break word into those of the other ranks of our host.
 void FailurePropagation::tell_local(Group& group) noexcept {
   if (group.local_members.empty()) return;
   // relaxed: claim has read or written it.
   const std::uint64_t word =
-      regions_.page().break_words[group.slot].load(std::memory_order_relaxed);
+      regions_.control().break_word(group.slot).load(std::memory_order_relaxed);
   for (const int rank : group.local_members) {
     Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.block == nullptr && !find_block(group, member)) continue;
     const transport::RegionPeer& peer = regions_.peers[static_cast<std::size_t>(member.local)];
-    if (shm::tell_break(*peer.page, member.slot, word)) shm::wake(peer);
+    const transport::RegionControl& theirs = peer.control;
+    if (shm::tell_break(theirs.words(), theirs.break_word(member.slot), word)) shm::wake(peer);
   }
 }
 
@@ -150,14 +151,14 @@ void FailurePropagation::check_breaks() noexcept {
 }
 
 void FailurePropagation::take_breaks() {
-  shm::Page& page = regions_.page();
-  breaks_seen_ = shm::breaks_of(page);
+  const transport::RegionControl& ours = regions_.control();
+  breaks_seen_ = shm::breaks_of(ours.words());
   std::vector<Group*> alive;  // empty, without memory, while nothing is broken
   for (const auto& [id, group] : groups_) {
-    if (!group->broken && shm::break_of(page, group->slot) != 0) alive.push_back(group);
+    if (!group->broken && shm::break_of(ours.break_word(group->slot)) != 0) alive.push_back(group);
   }
   for (Group* const group : alive) {
-    const std::uint64_t word = shm::break_of(page, group->slot);
+    const std::uint64_t word = shm::break_of(ours.break_word(group->slot));
     if (word == 0) continue;
     const Outcome cause = cause_of(*group, word);
     try_tell_remote(*group, cause);

@@ -81,14 +81,14 @@ class FailurePropagation {
   /// Breaks the group here and does not report it: it is being destroyed.
   void end(Group& group, const Outcome& cause) noexcept;
 
-  /// A rank of our host has written a break word into our page since the last check_breaks.
+  /// A rank of our host has set a break word of ours since the last check_breaks.
   [[nodiscard]] bool breaks_to_see() const noexcept {
-    return transport::shm::has_breaks(regions_.page(), breaks_seen_);
+    return transport::shm::has_breaks(regions_.control().words(), breaks_seen_);
   }
-  /// Breaks the groups whose break word is set in our page.
+  /// Breaks the groups whose break word of ours is set.
   void check_breaks() noexcept;
   /// Checks whether a rank of our host broke the group before we had made it, when it could not
-  /// write into our page. True: it is broken.
+  /// set our break word. True: it is broken.
   bool hear_of_break(Group& group) noexcept;
 
   /// True if this member has destroyed its end of the group, which is not broken. Then all that it

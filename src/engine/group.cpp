@@ -22,8 +22,10 @@ int Group::rank_of(int global) const noexcept {
 
 bool find_block(const Group& group, Member& member) noexcept {
   const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
-  for (int slot = 0; slot < shm::kMaxGroups; ++slot) {
-    if (shm::serves_group(peer.group_id(slot), group.id)) {
+  // relaxed: of a slot that we miss now, the id is found the next time.
+  const auto slots = static_cast<int>(peer.words().slots.load(std::memory_order_relaxed));
+  for (int slot = 0; slot < std::min(slots, shm::kMaxGroups); ++slot) {
+    if (shm::serves_group(peer.control.group_id(slot), group.id)) {
       member.block = &peer.group(slot);
       member.slot = slot;
       return true;
@@ -43,7 +45,7 @@ std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
 bool is_gone(const Group& group, const Member& member) noexcept {
   const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
   // acquire: pairs with Host::leave.
-  return peer.died || peer.header().left.load(std::memory_order_acquire) != 0;
+  return peer.died || peer.words().left.load(std::memory_order_acquire) != 0;
 }
 
 }  // namespace tutti::engine

@@ -54,7 +54,7 @@ bool GroupTable::given_up_by_all(const Group& group) const noexcept {
     const transport::RegionPeer& peer =
         world_.regions->peers[static_cast<std::size_t>(member.local)];
     // Its slot may serve another group by now: then the member has settled this one.
-    return !shm::serves_group(peer.group_id(member.slot), group.id) ||
+    return !shm::serves_group(peer.control.group_id(member.slot), group.id) ||
            shm::value_of(member.block->done) == kSettled;
   });
 }
@@ -114,7 +114,7 @@ std::unique_ptr<Group> GroupTable::describe(const GroupSpec& spec, int slot) con
   group->timeout = spec.timeout;
   group->strict = spec.strict;
   group->regions = world_.regions;
-  group->block = &world_.regions->group(slot);
+  group->block = &world_.regions->control().group(slot);
   std::vector<int> hosts;
   for (int r = 0; r < group->size; ++r) {
     Member member;
@@ -152,9 +152,10 @@ std::unique_ptr<Group> GroupTable::describe(const GroupSpec& spec, int slot) con
 /// kill the process (SIGBUS).
 Outcome GroupTable::populate(const Group& group) const {
   if (world_.populate == nullptr) return Outcome();
-  auto* const word = reinterpret_cast<std::byte*>(&world_.regions->page().break_words[group.slot]);
+  const transport::RegionControl& ours = world_.regions->control();
+  auto* const word = reinterpret_cast<std::byte*>(&ours.break_word(group.slot));
   auto* const lines = reinterpret_cast<std::byte*>(group.block);
-  auto* const id = reinterpret_cast<std::byte*>(&world_.regions->group_id(group.slot));
+  auto* const id = reinterpret_cast<std::byte*>(&ours.group_id(group.slot));
   for (const auto& [data, bytes] :
        {std::pair(word, sizeof(std::uint64_t)), std::pair(lines, sizeof(shm::GroupBlock)),
         std::pair(id, sizeof(std::uint64_t))}) {
@@ -165,8 +166,13 @@ Outcome GroupTable::populate(const Group& group) const {
 
 void GroupTable::show(Group& group) noexcept {
   shm::GroupBlock& block = *group.block;
-  shm::show_block(world_.regions->group_id(group.slot), block,
-                  world_.regions->page().break_words[group.slot], group.id);
+  const transport::RegionControl& ours = world_.regions->control();
+  std::atomic<std::uint32_t>& slots = ours.words().slots;
+  // relaxed: only we write it, and a rank that misses the id looks again.
+  if (const auto end = static_cast<std::uint32_t>(group.slot + 1);
+      slots.load(std::memory_order_relaxed) < end)
+    slots.store(end, std::memory_order_relaxed);
+  shm::show_block(ours.group_id(group.slot), block, ours.break_word(group.slot), group.id);
   Member& self = group.member(group.rank);
   self.block = &block;
   self.slot = group.slot;

@@ -40,7 +40,7 @@ void LostRanks::process_ended(int local_index) noexcept {
   transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(local_index)];
   peer.died = true;
   // acquire: pairs with Host::leave; its last lines were written before that.
-  if (peer.header().left.load(std::memory_order_acquire) != 0) return;
+  if (peer.words().left.load(std::memory_order_acquire) != 0) return;
   channel_.clear_control(peer.rank);  // nobody will read those frames
   propagation_.guarded(nullptr,
                        [&] { lost(peer.rank, Outcome(Errc::peer_lost, "its process died")); });

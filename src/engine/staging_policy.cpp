@@ -11,7 +11,7 @@ StagingMode StagingPolicy::choose_for_many(std::size_t bytes, std::uint64_t seq)
     // relaxed: a hint.
     others_remote_ = std::ranges::any_of(regions_.peers, [](const auto& peer) {
       return peer.arena != nullptr &&
-             peer.header().remote_cache.load(std::memory_order_relaxed) != 0;
+             peer.words().remote_cache.load(std::memory_order_relaxed) != 0;
     });
   }
   const bool far = distance_.remote() || others_remote_;

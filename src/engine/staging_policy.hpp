@@ -56,7 +56,7 @@ class StagingPolicy {
   }
   /// Adds a sample: the time to read a line that another rank has written last.
   void learn(std::chrono::nanoseconds took) noexcept {
-    distance_.add(took, regions_.header().remote_cache);
+    distance_.add(took, regions_.control().words().remote_cache);
   }
   /// True if, by the samples of this rank, it reads slowly what others have in their caches.
   [[nodiscard]] bool remote() const noexcept { return distance_.remote(); }

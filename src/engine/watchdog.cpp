@@ -134,7 +134,7 @@ void Watchdog::check_left(Op& op) {
     if (member.local >= 0 && !by_message) {
       const transport::RegionPeer& peer =
           world_.regions->peers[static_cast<std::size_t>(member.local)];
-      left = peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with Host::leave
+      left = peer.words().left.load(std::memory_order_acquire) != 0;  // pairs with Host::leave
     } else {
       left = parts_.channel.has_left(member.global);
     }

@@ -67,12 +67,13 @@ Outcome set_size(int fd, std::size_t size) {
 
 /// Where a mapping in parts may begin: far from all that the kernel places by itself.
 std::byte* some_place(std::size_t size) noexcept {
-  constexpr std::uint64_t kBegin = std::uint64_t{0x2000} << 32;
-  constexpr std::uint64_t kEnd = std::uint64_t{0x5000} << 32;
+  constexpr std::uint64_t kBegin = std::uint64_t{0x1000} << 32;
+  constexpr std::uint64_t kEnd = std::uint64_t{0x7000} << 32;
+  constexpr std::uint64_t kStep = std::uint64_t{1} << 30;
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random) random = size;
-  const std::uint64_t places = (kEnd - kBegin) / size;
-  return reinterpret_cast<std::byte*>(kBegin + random % places * size);
+  const std::uint64_t places = (kEnd - kBegin - size) / kStep;
+  return reinterpret_cast<std::byte*>(kBegin + random % places * kStep);
 }
 constexpr int kPlaces = 16;  // that are tried
 
@@ -133,13 +134,6 @@ Result<Fd> make_memfd(const char* name, std::size_t size) {
   return fd;
 }
 
-Result<Fd> reopen_read_only(const Fd& memfd) {
-  const std::string path = "/proc/self/fd/" + std::to_string(memfd.get());
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return failed("opening shared memory for reading (is /proc mounted?)");
-  return fd;
-}
-
 Outcome forbid_reopening(const Fd& memfd) {
   if (::fchmod(memfd.get(), 0) != 0) return failed("changing the mode of shared memory");
   return Outcome();
@@ -171,19 +165,18 @@ bool address_space_is_limited() noexcept {
   return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
-Result<PartialMapping> PartialMapping::map(Fd memfd, std::size_t size, bool writable, bool whole) {
+Result<PartialMapping> PartialMapping::map(Fd memfd, std::size_t size, bool whole) {
   PartialMapping made;
   made.size_ = size;
-  made.writable_ = writable;
   made.whole_ = whole;
   if (whole) {
-    made.data_ = map_part(memfd, nullptr, 0, size, writable);
+    made.data_ = map_part(memfd, nullptr, 0, size, false);
     if (made.data_ == nullptr) return not_mapped(size);
     return made;
   }
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   for (int tries = 0; tries < kPlaces && made.data_ == nullptr; ++tries)
-    made.data_ = map_part(memfd, some_place(size), 0, page, writable);
+    made.data_ = map_part(memfd, some_place(size), 0, page, false);
   if (made.data_ == nullptr) return not_mapped(page);
   made.parts_[0] = page;
   made.memfd_ = std::move(memfd);
@@ -195,7 +188,6 @@ PartialMapping& PartialMapping::operator=(PartialMapping&& other) noexcept {
     std::swap(memfd_, other.memfd_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
-    std::swap(writable_, other.writable_);
     std::swap(whole_, other.whole_);
     std::swap(parts_, other.parts_);
   }
@@ -226,7 +218,7 @@ Outcome PartialMapping::add(std::size_t begin, std::size_t bytes) {
       continue;
     }
     const std::size_t upto = next == parts_.end() ? end : std::min(end, next->first);
-    if (map_part(memfd_, data_ + at, at, upto - at, writable_) == nullptr) {
+    if (map_part(memfd_, data_ + at, at, upto - at, false) == nullptr) {
       const Outcome why = not_mapped(upto - at);
       if (at > first) parts_[first] = at;
       return why;
@@ -239,6 +231,14 @@ Outcome PartialMapping::add(std::size_t begin, std::size_t bytes) {
   }
   parts_[first] = end;
   return Outcome();
+}
+
+Outcome PartialMapping::add_writable(std::size_t begin, std::size_t bytes) {
+  if (Outcome s = add(begin, bytes); !s.ok()) return s;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::span<std::byte> pages = pages_of(data_ + begin, bytes, page);
+  if (::mprotect(pages.data(), pages.size(), PROT_READ | PROT_WRITE) == 0) return Outcome();
+  return not_mapped(pages.size());
 }
 
 std::span<std::byte> pages_of(std::byte* data, std::size_t size, std::size_t page) noexcept {

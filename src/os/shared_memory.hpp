@@ -32,8 +32,6 @@ class Mapping {
 /// Anonymous shared memory of `size` bytes (sparse: only touched pages cost), sealed against
 /// shrinking and growing, so that a process that maps it can rely on its size.
 [[nodiscard]] Result<Fd> make_memfd(const char* name, std::size_t size);
-/// A second descriptor of the same memory that can only be mapped for reading.
-[[nodiscard]] Result<Fd> reopen_read_only(const Fd& memfd);
 /// From now on no other user can reopen it, whatever descriptor of it that user gets; this user can
 /// after a chmod.
 [[nodiscard]] Outcome forbid_reopening(const Fd& memfd);
@@ -42,14 +40,13 @@ class Mapping {
 /// Maps the whole of it. Not inherited by children, not in core files.
 [[nodiscard]] Result<Mapping> map_shared(const Fd& memfd, std::size_t size, bool writable);
 
-/// Shared memory of a fixed size at consecutive addresses, of which parts are mapped: for a process
-/// whose address space is limited (ulimit -v), which counts what is mapped.
+/// Shared memory of a fixed size at consecutive addresses, mapped for reading as a whole, or in
+/// parts: for a process whose address space is limited (ulimit -v), which counts what is mapped.
 class PartialMapping {
  public:
   PartialMapping() noexcept = default;
   /// Maps all of it if `whole`, else only the first page.
-  [[nodiscard]] static Result<PartialMapping> map(Fd memfd, std::size_t size, bool writable,
-                                                  bool whole);
+  [[nodiscard]] static Result<PartialMapping> map(Fd memfd, std::size_t size, bool whole);
   PartialMapping(PartialMapping&& other) noexcept { *this = std::move(other); }
   PartialMapping& operator=(PartialMapping&& other) noexcept;
   ~PartialMapping();
@@ -58,12 +55,13 @@ class PartialMapping {
   [[nodiscard]] bool whole() const noexcept { return whole_; }
   /// Maps the range, where it is not mapped yet. resource: the process may not map so much.
   [[nodiscard]] Outcome add(std::size_t begin, std::size_t bytes);
+  /// As `add`, and lets this process write there.
+  [[nodiscard]] Outcome add_writable(std::size_t begin, std::size_t bytes);
 
  private:
   Fd memfd_;  ///< of a mapping that is not whole
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  bool writable_ = false;
   bool whole_ = false;
   std::map<std::size_t, std::size_t> parts_;  ///< begin and end of what is mapped, apart
 };

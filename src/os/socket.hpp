@@ -64,7 +64,7 @@ Result<bool> wait_ready(int fd, short events, Deadline deadline);
 /// A unix stream socket. A name that begins with '/' is a path, whose file the caller removes. Any
 /// other name is abstract: it has no file, is gone with its last descriptor, and every user of the
 /// network namespace can connect.
-Result<Fd> listen_unix(std::string_view name, int backlog = 128);
+Result<Fd> listen_unix(std::string_view name, int backlog = 2048);
 /// Does not wait; timeout: the backlog is full, try again; refused: nobody listens there. A process
 /// cannot send descriptors to it before `take_descriptors`, where the kernel can prevent that.
 Result<Fd> connect_unix(std::string_view name);
@@ -77,7 +77,7 @@ void take_descriptors(int fd, bool take) noexcept;
 /// As receive_some, but the bytes and their descriptors stay where they are.
 Result<std::optional<std::size_t>> peek_some(int fd, std::span<std::byte> bytes);
 
-inline constexpr std::size_t kMaxFdsPerMessage = 64;
+inline constexpr std::size_t kMaxFdsPerMessage = 253;
 /// Sends `bytes` (at least one) with descriptors, waiting until the deadline.
 Outcome send_fds(int fd, std::span<const int> fds, std::span<const std::byte> bytes,
                  Deadline deadline);

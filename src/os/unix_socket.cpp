@@ -6,9 +6,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "base/format.hpp"
+#include "os/descriptors.hpp"
 #include "os/socket.hpp"
 #include "os/stream_type.hpp"
 #include "os/system_error.hpp"
@@ -42,6 +44,18 @@ Result<UnixAddress> address_of(std::string_view name) {
   result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return result;
 }
+
+/// As many descriptors as this process may have at all, while this lives.
+class MostDescriptors {
+ public:
+  MostDescriptors() noexcept : before_(raise_descriptor_limit()) {}
+  ~MostDescriptors() { (void)setrlimit(RLIMIT_NOFILE, &before_); }
+  MostDescriptors(const MostDescriptors&) = delete;
+  MostDescriptors& operator=(const MostDescriptors&) = delete;
+
+ private:
+  rlimit before_;
+};
 
 std::string shown(std::string_view name) {
   return base::format("{}{}", name.front() == '/' ? "" : "@", name);
@@ -110,14 +124,19 @@ Outcome send_fds(int fd, std::span<const int> fds, std::span<const std::byte> by
   const auto late = [] {
     return Outcome(Errc::timeout, "cannot send descriptors: the deadline has passed");
   };
+  std::optional<MostDescriptors> raised;
   while (true) {
     const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
     // The descriptors went with the first byte; the rest is an ordinary stream.
     if (sent > 0) return send_all(fd, bytes.subspan(static_cast<std::size_t>(sent)), deadline);
     if (errno == EINTR) continue;
     if (errno == ETOOMANYREFS) {
-      // So many of this user's are under way, to whomever, as a process may have open. Nothing
+      // So many of this user's are under way, to whomever, as this process may have open. Nothing
       // tells when one of them is taken.
+      if (!raised) {
+        raised.emplace();
+        continue;
+      }
       if (std::chrono::steady_clock::now() >= deadline) return late();
       poll(nullptr, 0, 1);
       continue;

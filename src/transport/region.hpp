@@ -7,38 +7,67 @@
 
 #include "transport/shm/layout.hpp"
 
-// The engine's view of the memory that the ranks of its host share. Plain pointers: real
-// mappings (shm/host.hpp) or ordinary memory where ranks are simulated.
+// The engine's view of the memory that the ranks of its host share. Plain pointers: a real mapping
+// (shm/host_memory.hpp) or ordinary memory where ranks are simulated.
 namespace tutti::transport {
+
+/// A rank in the control part of its host's memory, which every rank may write.
+class RegionControl {
+ public:
+  RegionControl() noexcept = default;
+  RegionControl(std::byte* memory, std::size_t ranks, std::size_t local) noexcept
+      : memory_(memory),
+        layout_{ranks},
+        local_(local),
+        words_(&at<shm::RankWords>(layout_.words(local))) {}
+
+  [[nodiscard]] shm::RankWords& words() const noexcept { return *words_; }
+  [[nodiscard]] shm::GroupBlock& group(int slot) const noexcept {
+    return at<shm::GroupBlock>(layout_.block(static_cast<std::size_t>(slot), local_));
+  }
+  /// The id of the group in a slot of this rank; written last when a group is made.
+  [[nodiscard]] std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
+    return at<std::atomic<std::uint64_t>>(layout_.group_id(static_cast<std::size_t>(slot), local_));
+  }
+  [[nodiscard]] std::atomic<std::uint64_t>& break_word(int slot) const noexcept {
+    return at<std::atomic<std::uint64_t>>(
+        layout_.break_word(static_cast<std::size_t>(slot), local_));
+  }
+  /// What this rank writes of the rings between it and another, by local index.
+  [[nodiscard]] shm::RingCounters& ring_counters(int other) const noexcept {
+    return at<shm::RingCounters>(layout_.ring_counters(static_cast<std::size_t>(other), local_));
+  }
+
+ private:
+  template <class Part>
+  [[nodiscard]] Part& at(std::size_t offset) const noexcept {
+    return *reinterpret_cast<Part*>(memory_ + offset);
+  }
+
+  std::byte* memory_ = nullptr;
+  shm::HostLayout layout_;
+  std::size_t local_ = 0;
+  shm::RankWords* words_ = nullptr;
+};
 
 struct RegionPeer {
   int rank = 0;  ///< global
+  RegionControl control;
   const std::byte* arena = nullptr;
   std::size_t arena_bytes = 0;  ///< what can be read now: its rings, and staging up to here
-  shm::Page* page = nullptr;
-  int eventfd = -1;   ///< wakes its progress thread
-  bool died = false;  ///< its process has ended, as Host::ended reported to this rank
+  int eventfd = -1;             ///< wakes its progress thread
+  bool died = false;            ///< its process has ended, as Host::ended reported to this rank
 
-  [[nodiscard]] const shm::ArenaHeader& header() const noexcept {
-    return *reinterpret_cast<const shm::ArenaHeader*>(arena);
-  }
+  [[nodiscard]] const shm::RankWords& words() const noexcept { return control.words(); }
   [[nodiscard]] const shm::GroupBlock& group(int slot) const noexcept {
-    return *reinterpret_cast<const shm::GroupBlock*>(
-        arena + shm::kGroupsOffset + static_cast<std::size_t>(slot) * shm::kGroupStride);
+    return control.group(slot);
   }
-  /// The ring counters between that rank and another, and its ring to that one.
-  [[nodiscard]] const shm::RingCounters& ring_counters(int to) const noexcept {
-    return reinterpret_cast<const shm::RingCounters*>(arena + shm::kRingCountersOffset)[to];
-  }
+  /// The ring of that rank to another.
   [[nodiscard]] const std::byte* ring(int to) const noexcept {
-    return arena + shm::kRingOffset + static_cast<std::size_t>(to) * shm::kRingStride;
+    return arena + static_cast<std::size_t>(to) * shm::kRingStride;
   }
   [[nodiscard]] const shm::ShortMessage* shorts(int to) const noexcept {
     return reinterpret_cast<const shm::ShortMessage*>(ring(to) + shm::kRingBytes);
-  }
-  /// The id of the group in a slot of that rank; written last when a group is made.
-  [[nodiscard]] const std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
-    return reinterpret_cast<const std::atomic<std::uint64_t>*>(arena + shm::kDirectoryOffset)[slot];
   }
 };
 
@@ -51,27 +80,14 @@ struct Regions {
   /// process may not map so much. Empty: all that there is has been mapped.
   std::function<bool(int local, std::size_t end)> map_to;
 
-  [[nodiscard]] shm::ArenaHeader& header() const noexcept {
-    return *reinterpret_cast<shm::ArenaHeader*>(arena);
-  }
-  [[nodiscard]] shm::GroupBlock& group(int slot) const noexcept {
-    return *reinterpret_cast<shm::GroupBlock*>(arena + shm::kGroupsOffset +
-                                               static_cast<std::size_t>(slot) * shm::kGroupStride);
-  }
-  [[nodiscard]] shm::RingCounters& ring_counters(int to) const noexcept {
-    return reinterpret_cast<shm::RingCounters*>(arena + shm::kRingCountersOffset)[to];
+  [[nodiscard]] const RegionControl& control() const noexcept {
+    return peers[static_cast<std::size_t>(self)].control;
   }
   [[nodiscard]] std::byte* ring(int to) const noexcept {
-    return arena + shm::kRingOffset + static_cast<std::size_t>(to) * shm::kRingStride;
+    return arena + static_cast<std::size_t>(to) * shm::kRingStride;
   }
   [[nodiscard]] shm::ShortMessage* shorts(int to) const noexcept {
     return reinterpret_cast<shm::ShortMessage*>(ring(to) + shm::kRingBytes);
-  }
-  [[nodiscard]] std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
-    return reinterpret_cast<std::atomic<std::uint64_t>*>(arena + shm::kDirectoryOffset)[slot];
-  }
-  [[nodiscard]] shm::Page& page() const noexcept {
-    return *peers[static_cast<std::size_t>(self)].page;
   }
 };
 

@@ -47,37 +47,35 @@ struct Blocks final : Program {
   static constexpr std::uint64_t kFirst = 1, kSecond = 2, kOther = 3;
   void run(int rank) override {
     if (rank == 0) {
-      shm::show_block(owner.directory, owner.block, owner.page.break_words[0], kFirst);
+      shm::show_block(owner.directory, owner.block, owner.words.break_word, kFirst);
       shm::publish_line(owner.line(), 11, 1, [&] { owner.line().payload = 11; });
       await([&] {
         return !shm::serves_group(member.directory, kFirst) ||
                shm::value_of(member.block.done) == kSettled;
       });
-      shm::show_block(owner.directory, owner.block, owner.page.break_words[0], kSecond);
+      shm::show_block(owner.directory, owner.block, owner.words.break_word, kSecond);
       owner.line().payload = 22;
     } else if (rank == 1) {
       await([&] { return shm::serves_group(owner.directory, kFirst); });
       await([&] { return shm::has_come(owner.line(), 1); });
       require(owner.line().payload == 11, "the payload of another group");
       shm::raise_counter(member.block.done, kSettled);
-      shm::show_block(member.directory, member.block, member.page.break_words[0], kOther);
+      shm::show_block(member.directory, member.block, member.words.break_word, kOther);
     } else {
       await([&] { return shm::serves_group(owner.directory, kSecond); });
       require(!shm::has_come(owner.line(), 1), "a line of another group");
       require(shm::value_of(owner.block.counters[0][0]) == 0, "a counter of another group");
       require(shm::value_of(owner.block.done) == 0, "`done` of another group");
       require(owner.block.note.length == 0, "the note of another group");
-      require(shm::claim_break(owner.page, 0, 7) == 0, "the break word of another group");
+      require(shm::claim_break(owner.words.break_word, 7) == 0, "the break word of another group");
     }
   }
-  void finish() override {
-    require(owner.page.break_words[0].last() == 7, "the break word is lost");
-  }
+  void finish() override { require(owner.words.break_word.last() == 7, "the break word is lost"); }
   struct Rank {
     Line& line() { return block.lines[0]; }
     Atomic<std::uint64_t> directory;
     Block block;
-    Page page;
+    RankWords words;
   };
   Rank owner{0, {}, {}};
   Rank member{kFirst, {}, {}};

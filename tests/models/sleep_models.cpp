@@ -19,7 +19,7 @@ struct Park final : Program {
       Line& line = lines[std::size_t(thread - 1)];
       shm::publish_line(line, 1, 1, [&] { line.payload = 5; });
       shm::fence_publication<Fences>(by_both);
-      if (shm::is_parked(page.park)) wake(page.park, eventfd);
+      if (shm::is_parked(words.park)) wake(words.park, eventfd);
       return;
     }
     int come = 0;
@@ -28,16 +28,16 @@ struct Park final : Program {
       while (come < publishers && shm::has_come(lines[std::size_t(come)], 1)) ++come;
       return come > before;
     };
-    const auto sleep = [&](std::uint32_t word) { page.park.word().futex_wait(word); };
+    const auto sleep = [&](std::uint32_t word) { words.park.word().futex_wait(word); };
     while (come < publishers)
-      shm::park_caller<Fences>(page.park, parked, sleeps, !by_both, look, sleep);
+      shm::park_caller<Fences>(words.park, parked, sleeps, !by_both, look, sleep);
     for (int i = 0; i < publishers; ++i)
       require(lines[std::size_t(i)].payload == 5, "a line that is not there");
   }
   bool by_both;
   int publishers;
   std::array<Line, 2> lines;
-  Page page;
+  RankWords words;
   Atomic<std::uint32_t> eventfd;
   Atomic<int> parked;
   std::uint32_t sleeps = 0;
@@ -55,8 +55,8 @@ struct Room final : Program {
         require(ring == 10 + taken / kFrame, "another frame");
         shm::show_taken(reader, taken + kFrame);
         shm::fence_publication<Fences>(by_both);
-        if (shm::may_wait_for_room(writer, taken, kFrame) && shm::is_parked(page.park))
-          wake(page.park, eventfd);
+        if (shm::may_wait_for_room(writer, taken, kFrame) && shm::is_parked(words.park))
+          wake(words.park, eventfd);
       }
       return;
     }
@@ -64,8 +64,8 @@ struct Room final : Program {
     shm::show_written(writer, kFrame);
     bool room = false;
     const auto look = [&] { return room = shm::taken_by(reader) == kFrame; };
-    const auto sleep = [&](std::uint32_t word) { page.park.word().futex_wait(word); };
-    while (!room) shm::park_caller<Fences>(page.park, parked, sleeps, !by_both, look, sleep);
+    const auto sleep = [&](std::uint32_t word) { words.park.word().futex_wait(word); };
+    while (!room) shm::park_caller<Fences>(words.park, parked, sleeps, !by_both, look, sleep);
     ring = 11;
     shm::show_written(writer, 2 * kFrame);
   }
@@ -73,7 +73,7 @@ struct Room final : Program {
   RingCounters writer;
   RingCounters reader;
   Plain<std::uint64_t> ring;
-  Page page;
+  RankWords words;
   Atomic<std::uint32_t> eventfd;
   Atomic<int> parked;
   std::uint32_t sleeps = 0;
@@ -86,73 +86,78 @@ struct Eventfd final : Program {
     if (thread == 1) {
       shm::publish_line(line, 1, 1, [&] { line.payload = 5; });
       shm::fence_publication<Fences>(by_both);
-      if (shm::is_parked(page.park)) wake(page.park, eventfd);
+      if (shm::is_parked(words.park)) wake(words.park, eventfd);
       return;
     }
-    if (shm::mark_listening(page.park)) {
+    if (shm::mark_listening(words.park)) {
       shm::fence_before_sleep<Fences>(!by_both);
       if (!shm::has_come(line, 1)) await([&] { return eventfd.load(Order::relaxed) != 0; });
     }
-    shm::stop_listening(page.park);
+    shm::stop_listening(words.park);
     await([&] { return shm::has_come(line, 1); });
     require(line.payload == 5, "a line that is not there");
   }
   bool by_both;
   Line line;
-  Page page;
+  RankWords words;
   Atomic<std::uint32_t> eventfd;
 };
 
-/// Ranks break a group while another one sleeps, into whose page both may write.
+/// Ranks break a group while another one sleeps, whose break word both may set.
 struct Break final : Program {
   explicit Break(Fence fence) : by_both(fence == Fence::by_both) {}
   void run(int thread) override {
     if (thread > 0) {
       Note& note = notes[std::size_t(thread - 1)];
       note.length = std::uint32_t(thread);
-      require(shm::claim_break(pages[std::size_t(thread)], 0, std::uint64_t(thread)) == 0,
-              "another rank writes into this page");
-      if (shm::tell_break(pages[0], 0, std::uint64_t(thread))) wake(pages[0].park, eventfd);
+      require(shm::claim_break(ranks[std::size_t(thread)].break_word, std::uint64_t(thread)) == 0,
+              "another rank sets this break word");
+      if (shm::tell_break(ranks[0], ranks[0].break_word, std::uint64_t(thread)))
+        wake(ranks[0].park, eventfd);
       return;
     }
-    const auto look = [&] { return shm::has_breaks(pages[0], 0); };
-    const auto sleep = [&](std::uint32_t word) { pages[0].park.word().futex_wait(word); };
+    const auto look = [&] { return shm::has_breaks(ranks[0], 0); };
+    const auto sleep = [&](std::uint32_t word) { ranks[0].park.word().futex_wait(word); };
     bool broken = false;
     while (!broken)
-      broken = shm::park_caller<Fences>(pages[0].park, parked, sleeps, !by_both, look, sleep);
-    require(shm::breaks_of(pages[0]) != 0, "no break");
-    const std::uint64_t word = shm::break_of(pages[0], 0);
+      broken = shm::park_caller<Fences>(ranks[0].park, parked, sleeps, !by_both, look, sleep);
+    require(shm::breaks_of(ranks[0]) != 0, "no break");
+    const std::uint64_t word = shm::break_of(ranks[0].break_word);
     require(word != 0, "a break without its word");
     if (word != 0) require(notes[std::size_t(word - 1)].length == word, "a break without its note");
-    // A rank that finds the break in the page of its reporter reads the note, too.
-    if (shm::break_of(pages[1], 0) != 0) require(notes[0].length == 1, "a claim without its note");
+    // A rank that finds the break word of its reporter reads the note, too.
+    if (shm::break_of(ranks[1].break_word) != 0)
+      require(notes[0].length == 1, "a claim without its note");
   }
   bool by_both;
-  std::array<Page, 3> pages;
+  std::array<RankWords, 3> ranks;
   std::array<Note, 2> notes;
   Atomic<std::uint32_t> eventfd;
   Atomic<int> parked;
   std::uint32_t sleeps = 0;
 };
 
-/// Two ranks break a group at once, and write into each other's page. A third only looks whether
+/// Two ranks break a group at once, and set each other's break word. A third only looks whether
 /// one of them has: it has made the group late.
 struct Claims final : Program {
   void run(int thread) override {
     if (thread == 2) {
-      for (const Page& page : pages) read_note(shm::break_of(page, 0));
+      for (const RankWords& one : ranks) read_note(shm::break_of(one.break_word));
       return;
     }
     const auto word = std::uint64_t(thread) + 1;
     notes[std::size_t(thread)].length = std::uint32_t(word);
-    const std::uint64_t shown = shm::claim_break(pages[std::size_t(thread)], 0, word);
+    const std::uint64_t shown = shm::claim_break(ranks[std::size_t(thread)].break_word, word);
     read_note(shown);
-    if (shown == 0) (void)shm::tell_break(pages[std::size_t(1 - thread)], 0, word);
+    if (shown == 0) {
+      RankWords& other = ranks[std::size_t(1 - thread)];
+      (void)shm::tell_break(other, other.break_word, word);
+    }
   }
   void read_note(std::uint64_t word) {
     if (word != 0) require(notes[std::size_t(word - 1)].length == word, "a break without its note");
   }
-  std::array<Page, 2> pages;
+  std::array<RankWords, 2> ranks;
   std::array<Note, 2> notes;
 };
 
@@ -182,19 +187,19 @@ struct TwoCallers final : Program {
       moved = true;
       const bool sleepers = parked.load(Order::relaxed) > 0;
       lock.unlock();
-      if (sleepers) wake(page.park, eventfd);
+      if (sleepers) wake(words.park, eventfd);
       return;
     }
     const auto look = [&] { return bool(moved); };
     const auto sleep = [&](std::uint32_t word) {
       lock.unlock();
-      page.park.word().futex_wait(word);
+      words.park.word().futex_wait(word);
       lock.lock();
     };
-    while (!moved) shm::park_caller<Fences>(page.park, parked, sleeps, false, look, sleep);
+    while (!moved) shm::park_caller<Fences>(words.park, parked, sleeps, false, look, sleep);
     lock.unlock();
   }
-  Page page;
+  RankWords words;
   Plain<bool> moved;
   DriverLock lock;
   Atomic<std::uint32_t> eventfd;
@@ -210,7 +215,7 @@ struct Callers final : Program {
       for (Line& line : lines) {
         shm::publish_line(line, 1, 1, [] {});
         shm::fence_publication<Fences>(true);
-        if (shm::is_parked(page.park)) wake(page.park, eventfd);
+        if (shm::is_parked(words.park)) wake(words.park, eventfd);
         if (&line == &lines[0]) await([&] { return answer.load(Order::relaxed) == 1; });
       }
       return;
@@ -228,20 +233,20 @@ struct Callers final : Program {
     };
     const auto sleep = [&](std::uint32_t word) {
       lock.store(0, Order::release);
-      page.park.word().futex_wait(word);
+      words.park.word().futex_wait(word);
       take();
     };
     take();
     while (come <= thread) {
-      const bool moved = shm::park_caller<Fences>(page.park, parked, sleeps, false, look, sleep);
-      if (moved && parked.load(Order::relaxed) > 0) wake(page.park, eventfd);
+      const bool moved = shm::park_caller<Fences>(words.park, parked, sleeps, false, look, sleep);
+      if (moved && parked.load(Order::relaxed) > 0) wake(words.park, eventfd);
     }
     lock.store(0, Order::release);
     if (thread == 0) answer.store(1, Order::relaxed);
   }
   Plain<int> come;  ///< lines; under the lock
   std::array<Line, 2> lines;
-  Page page;
+  RankWords words;
   Atomic<int> lock;
   Atomic<int> answer;
   Atomic<std::uint32_t> eventfd;

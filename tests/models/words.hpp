@@ -35,10 +35,10 @@ struct Block {
   Note note;
 };
 
-struct Page {
+struct RankWords {
   Atomic<std::uint32_t> park{0};
   Atomic<std::uint32_t> breaks{0};
-  Atomic<std::uint64_t> break_words[1];
+  Atomic<std::uint64_t> break_word;
 };
 
 struct RingCounters {

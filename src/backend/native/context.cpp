@@ -218,12 +218,11 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
   if (Outcome s = listen_by_name_if_needed(*host_, *addresses, options); !s.ok()) return s;
   const std::vector<HostAddress>& places = addresses->places;
   const std::vector<int>& local = addresses->local;
-  if (local.size() > 1) {
-    if (Outcome s = host_->join(local, places, options.identity.secret, options.deadline); !s.ok())
-      return s;
-  } else {
-    host_->stay_alone();
-  }
+  if (Outcome s = local.size() > 1
+                      ? host_->join(local, places, options.identity.secret, options.deadline)
+                      : host_->stay_alone();
+      !s.ok())
+    return s;
   engine::World world = std::move(addresses->world);
   world.regions = &host_->regions();
   world.transports.assign(static_cast<std::size_t>(size_), nullptr);

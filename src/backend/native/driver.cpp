@@ -227,7 +227,7 @@ void Driver::look_around_if_due() noexcept {
 }
 
 bool Driver::park(nanoseconds most, bool first) noexcept {
-  shm::Page& page = host_.regions().page();
+  shm::RankWords& words = host_.regions().control().words();
   const auto look = [&] {
     if (engine_.progress()) return true;
     const bool calls_back = engine_.has_finished();
@@ -239,10 +239,10 @@ bool Driver::park(nanoseconds most, bool first) noexcept {
   };
   const auto sleep = [&](std::uint32_t word) {
     driver_lock_.unlock();
-    os::futex_wait(page.park, word, most, true);
+    os::futex_wait(words.park, word, most, true);
     driver_lock_.lock();
   };
-  const bool moved = shm::park_caller<os::Fences>(page.park, parked_, sleeps_,
+  const bool moved = shm::park_caller<os::Fences>(words.park, parked_, sleeps_,
                                                   options_.sleepers_fence, look, sleep);
   look_around();
   return moved;
@@ -250,7 +250,7 @@ bool Driver::park(nanoseconds most, bool first) noexcept {
 
 bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
   if (!driver_lock_.try_lock()) return false;
-  shm::stop_listening(host_.regions().page().park);
+  shm::stop_listening(host_.regions().control().words().park);
   bool moved = false;
   // Bounded, so that a caller that wants the driver lock gets it within one pass.
   for (int pass = 0; pass < 16 && engine_.progress() && !driver_lock_.wanted(); ++pass)
@@ -288,7 +288,7 @@ Driver::Sleep Driver::prepare_sleep() noexcept {
     sleep.most = looks_ ? kLookEvery : in_vain_.group != nullptr ? 10 * kLookEvery : kMostSleep;
     // Where callers come and go, they move what is not urgent.
     if ((engine_.has_urgent() || (moved_ && !called)) &&
-        shm::mark_listening(host_.regions().page().park)) {
+        shm::mark_listening(host_.regions().control().words().park)) {
       sleep.listens = true;
       shm::fence_before_sleep<os::Fences>(options_.sleepers_fence);
       if (engine_.progress()) sleep.most = nanoseconds(0);

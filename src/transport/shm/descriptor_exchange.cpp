@@ -109,20 +109,22 @@ void DescriptorExchange::answer_first_words() {
 }
 
 Result<std::optional<DescriptorExchange::Message>> DescriptorExchange::first_message() {
-  for (std::size_t i = 0; i < proven_.size();) {
-    Result<DescriptorMessage> got = receive_message(proven_[i].connection.get(), Clock::now());
+  while (at_ < proven_.size()) {
+    Result<DescriptorMessage> got = receive_message(proven_[at_].connection.get(), Clock::now());
     if (!got && got.status().code() == Errc::timeout) {
-      ++i;
+      ++at_;
       continue;
     }
-    Proven one = std::move(proven_[i]);
-    proven_.erase(proven_.begin() + static_cast<std::ptrdiff_t>(i));
+    Proven one = std::move(proven_[at_]);
+    proven_.erase(proven_.begin() + static_cast<std::ptrdiff_t>(at_));
     if (!got && got.status().code() == Errc::resource) return got.status();
     if (!got) continue;
     const Word word = got->header.word;
-    if (word != Word::failed && (word != Word::memory || got->fds.size() != kDescriptors)) continue;
+    if (word != Word::failed && (word != Word::descriptors || got->fds.size() != kDescriptors))
+      continue;
     return std::optional(Message{std::move(one.connection), one.rank, std::move(*got)});
   }
+  at_ = 0;
   return std::optional<Message>();
 }
 

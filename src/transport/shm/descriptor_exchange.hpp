@@ -15,17 +15,20 @@
 #include <tutti/error.hpp>
 
 #include "os/background_closer.hpp"
+#include "os/death_pipe.hpp"
 #include "os/fd.hpp"
 #include "transport/shm/layout.hpp"
 
 namespace tutti::transport::shm {
 
 enum class Word : std::uint32_t {
-  hello = 1,   ///< with the proof of the sender; the first message of each side
-  memory = 2,  ///< with the five descriptors of `rank`
-  ready = 3,   ///< a rank has mapped all; from the leader: all ranks have
-  died = 4,    ///< the process of `rank` has ended
-  failed = 5,  ///< `rank` gives up, for the reason in the text
+  hello = 1,        ///< with the proof of the sender; the first message of each side
+  descriptors = 2,  ///< with the three descriptors of the rank that sends it
+  ready = 3,        ///< a rank has mapped the memory; from the leader: all ranks have
+  died = 4,         ///< the process of `rank` has ended
+  failed = 5,       ///< `rank` gives up, for the reason in the text
+  memory = 6,       ///< from the leader: with the three descriptors of the host
+  events = 7,       ///< from the leader: with the eventfds of ranks, all in order, some at a time
 };
 
 /// The head of each message between the leader of a host and another of its ranks
@@ -42,15 +45,18 @@ struct DescriptorHeader {
 static_assert(sizeof(DescriptorHeader) == 64);
 inline constexpr std::size_t kMostText = 4096;
 
-/// The descriptors that one rank gives to the others.
-struct Descriptors {
-  os::Fd arena;
-  os::Fd page;
+/// The descriptors that a rank gives to the others.
+struct RankDescriptors {
   os::Fd event;
-  os::Fd process;  ///< a pidfd; with `pipe` it is a death pipe (os/death_pipe.hpp)
-  os::Fd pipe;
+  os::DeathPipe death;
 };
-inline constexpr std::size_t kDescriptors = 5;
+/// The descriptors that all ranks of a host have.
+struct HostDescriptors {
+  os::Fd memory;
+  os::DeathSet deaths;
+  std::vector<os::Fd> events;  ///< by local index; a rank's own may be missing
+};
+inline constexpr std::size_t kDescriptors = 3;  ///< with `descriptors`, and with `memory`
 
 struct DescriptorMessage {
   DescriptorHeader header;
@@ -119,6 +125,7 @@ class DescriptorExchange {
   os::BackgroundCloser& closer_;
   std::vector<Silent> silent_;  ///< oldest first
   std::vector<Proven> proven_;  ///< one of each rank at most
+  std::size_t at_ = 0;          ///< of those before it, none has sent anything since the last sweep
   Outcome trouble_;
   Clock::time_point rests_until_;  ///< no connection is accepted before this time
 };

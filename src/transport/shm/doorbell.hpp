@@ -12,7 +12,7 @@ void wake(const RegionPeer& peer) noexcept;
 
 /// Call after a publication: wakes the peer if it sleeps.
 inline void wake_if_parked(const RegionPeer& peer) noexcept {
-  if (is_parked(peer.page->park)) [[unlikely]]
+  if (is_parked(peer.words().park)) [[unlikely]]
     wake(peer);
 }
 

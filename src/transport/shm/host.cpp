@@ -28,19 +28,6 @@
 namespace tutti::transport::shm {
 namespace {
 
-// Ranks that are threads of one process use one mapping: a sanitizer that watches addresses would
-// see nothing through two.
-struct InProcess {
-  std::mutex mutex;
-  std::map<std::uint64_t,
-           std::pair<std::shared_ptr<os::PartialMapping>, std::shared_ptr<os::Mapping>>>
-      by_nonce;
-};
-InProcess& in_process() {
-  static base::PerProcess<InProcess> ours;
-  return ours.get();
-}
-
 std::uint64_t random_number() {
   std::uint64_t value = 0;
   while (::getrandom(&value, sizeof(value), 0) != sizeof(value)) {
@@ -59,15 +46,13 @@ Result<std::string> end_of_folder(std::span<const std::byte> secret) {
   return text;
 }
 
-/// Checks the limit of descriptors: a rank gets five from each other one, and the leader also has a
-/// connection to each.
+/// Checks the limit of descriptors: a rank gets an eventfd of each one, and three of the host. The
+/// leader also has a connection to each, and three descriptors of it.
 Outcome enough_descriptors(std::size_t ranks, bool collects) {
   return os::ensure_descriptors(
-      (ranks - 1) * (kDescriptors + (collects ? 1 : 0)),
+      ranks + kDescriptors + (collects ? (ranks - 1) * (1 + kDescriptors) : 0),
       "sharing memory with the " + std::to_string(ranks - 1) + " other ranks of this host");
 }
-
-constexpr std::size_t kGroupsEnd = kGroupsOffset + kMaxGroups * kGroupStride;
 
 }  // namespace
 
@@ -86,35 +71,13 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
                                             std::span<const std::byte> secret) {
   std::unique_ptr<Host> host(new Host);
   host->rank_ = rank;
-  Result<os::Fd> arena = os::make_memfd("tutti-arena", kArenaBytes);
-  if (!arena) return arena.status();
-  Result<os::Fd> readable = os::reopen_read_only(*arena);
-  if (!readable) return readable.status();
-  Result<os::Fd> page = os::make_memfd("tutti-page", kPageBytes);
-  if (!page) return page.status();
-  Result<os::Mapping> page_mapping = os::map_shared(*page, kPageBytes, true);
-  if (!page_mapping) return page_mapping.status();
-  // After it was reopened: from now on not even its owner can, without another chmod.
-  for (const os::Fd* const memory : {&*arena, &*page}) {
-    if (Outcome s = os::forbid_reopening(*memory); !s.ok()) return s;
-  }
-  Result<os::PartialMapping> arena_mapping = os::PartialMapping::map(
-      std::move(*arena), kArenaBytes, true, !os::address_space_is_limited());
-  if (!arena_mapping) return arena_mapping.status();
-  for (const auto& [begin, bytes] :
-       {std::pair(std::size_t{0}, kGroupsEnd), std::pair(kStagingOffset, kStagingBytes)}) {
-    if (Outcome s = arena_mapping->add(begin, bytes); !s.ok()) return s;
-  }
-  host->own_.arena = std::move(*readable);
-  host->own_.page = std::move(*page);
-  host->arena_ = std::make_shared<os::PartialMapping>(std::move(*arena_mapping));
-  host->page_ = std::make_shared<os::Mapping>(std::move(*page_mapping));
   host->own_.event = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!host->own_.event.valid()) return Outcome(Errc::resource, "eventfd failed");
-  Result<os::DeathPipe> death_pipe = os::open_death_pipe();
-  if (!death_pipe) return death_pipe.status();
-  host->own_.process = std::move(death_pipe->process);
-  host->own_.pipe = std::move(death_pipe->pipe);
+  if (!alone) {
+    Result<os::DeathPipe> death_pipe = os::open_death_pipe();
+    if (!death_pipe) return death_pipe.status();
+    host->own_.death = std::move(*death_pipe);
+  }
 
   HostAddress& worker_address = host->own_address_;
   if (Result<std::string> boot = os::boot_id(); boot) worker_address.boot = *boot;
@@ -147,20 +110,6 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
     host->listener_ = std::move(*listener);
   }
 
-  // Without this, touching a page when memory is short would kill the process (SIGBUS).
-  if (Outcome s = os::populate(host->arena_->data(), sizeof(ArenaHeader)); !s.ok()) return s;
-  if (Outcome s = os::populate(host->page_->data(), sizeof(Page::park) + sizeof(Page::breaks));
-      !s.ok())
-    return s;
-  auto* const header = new (host->arena_->data()) ArenaHeader{};
-  header->magic = kMagic;
-  header->version = kLayoutVersion;
-  header->rank = rank;
-  header->pid = worker_address.pid;
-  {
-    const std::lock_guard lock(in_process().mutex);
-    in_process().by_nonce[worker_address.nonce] = {host->arena_, host->page_};
-  }
   return host;
 }
 
@@ -168,18 +117,15 @@ Host::~Host() {
   // A rank that was killed while it joined has left its socket.
   close_listener();
   listener_.sweep();
-  const std::lock_guard lock(in_process().mutex);
-  in_process().by_nonce.erase(own_address_.nonce);
 }
 
-void Host::stay_alone() {
-  event_ = std::move(own_.event);
-  regions_.arena = arena_->data();
-  regions_.self = 0;
-  regions_.peers.assign(1, RegionPeer{rank_, arena_->data(), kArenaBytes,
-                                      reinterpret_cast<Page*>(page_->data()), event_.get()});
+Outcome Host::stay_alone() {
   close_listener();
-  own_ = Descriptors{};
+  spare_ = os::Fd();
+  own_.death = {};
+  Result<os::Fd> memory = HostMemory::make(1);
+  if (!memory) return memory.status();
+  return map({rank_}, std::move(*memory), own_address_.nonce);
 }
 
 std::string Host::socket_name(const HostAddress& worker_address) const {
@@ -218,96 +164,42 @@ Outcome Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>
   const bool leads = ranks.front() == rank_;
   Outcome enough = enough_descriptors(ranks.size(), leads);
   spare_ = os::Fd();
-  Result<std::vector<Descriptors>> all = exchange->run(own_, std::move(enough));
-  if (!all) return all.status();
-  if (Outcome s = exchange->agree(map_all(ranks, worker_addresses, *all)); !s.ok()) return s;
-  event_ = std::move(own_.event);
+  Result<HostDescriptors> host = exchange->run(own_, std::move(enough));
+  if (!host) return host.status();
+  const HostAddress& leader = worker_addresses[static_cast<std::size_t>(ranks.front())];
+  deaths_ = std::move(host->deaths);
+  events_ = std::move(host->events);
+  if (Outcome s = exchange->agree(map(ranks, std::move(host->memory), leader.nonce)); !s.ok())
+    return s;
   if (leads) listener_.sweep();
   close_listener();
-  own_ = Descriptors{};
+  own_.death = {};
   return Outcome();
 }
 
-Outcome Host::map_all(const std::vector<int>& ranks,
-                      const std::vector<HostAddress>& worker_addresses,
-                      std::vector<Descriptors>& all) {
-  regions_.arena = arena_->data();
-  regions_.peers.resize(ranks.size());
-  if (!arena_->whole())
-    regions_.map_to = [this](int local, std::size_t end) { return map_to(local, end); };
-  arenas_.resize(ranks.size());
+Outcome Host::map(const std::vector<int>& ranks, os::Fd memory, std::uint64_t id) {
+  Result<std::shared_ptr<HostMemory>> mapped = HostMemory::map(std::move(memory), ranks.size(), id);
+  if (!mapped) return mapped.status();
+  memory_ = std::move(*mapped);
+  const auto self = static_cast<std::size_t>(std::ranges::find(ranks, rank_) - ranks.begin());
+  regions_.self = static_cast<int>(self);
+  ended_.reserve(2 * ranks.size());
+  told_.resize(ranks.size());
   events_.resize(ranks.size());
-  death_pipes_.resize(ranks.size());
-  watched_.reserve(2 * ranks.size());
-  ended_.reserve(ranks.size());
-  if (Outcome s = arena_->add(kRingOffset, ranks.size() * kRingStride); !s.ok()) return s;
-  regions_.self = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
+  events_[self] = os::Fd();
   for (std::size_t local = 0; local < ranks.size(); ++local) {
-    const int rank = ranks[local];
-    regions_.peers[local].rank = rank;
-    if (rank == rank_) {
-      regions_.peers[local] = RegionPeer{rank, arena_->data(), kArenaBytes,
-                                         reinterpret_cast<Page*>(page_->data()), own_.event.get()};
-      continue;
-    }
-    if (Outcome s =
-            map_peer(static_cast<int>(local), worker_addresses[static_cast<std::size_t>(rank)],
-                     std::move(all[local]));
-        !s.ok()) {
-      return s;
-    }
+    Result<RegionPeer> peer = memory_->peer(local, self);
+    if (!peer) return peer.status();
+    peer->rank = ranks[local];
+    peer->eventfd = local == self ? own_.event.get() : events_[local].get();
+    regions_.peers.push_back(std::move(*peer));
   }
-  return Outcome();
-}
-
-Outcome Host::map_peer(int local, const HostAddress& worker_address, Descriptors shared) {
-  const auto index = static_cast<std::size_t>(local);
-  RegionPeer& peer = regions_.peers[index];
-  peer.arena_bytes = kArenaBytes;
-  peer.eventfd = shared.event.get();
-  events_[index] = std::move(shared.event);
-  if (worker_address.pid == own_address_.pid) {
-    const std::lock_guard lock(in_process().mutex);
-    const auto found = in_process().by_nonce.find(worker_address.nonce);
-    if (found != in_process().by_nonce.end()) {
-      const auto& [peer_arena, peer_page] = found->second;
-      peer.arena = peer_arena->data();
-      peer.page = reinterpret_cast<Page*>(peer_page->data());
-      arenas_[index] = peer_arena;
-      pages_.push_back(peer_page);
-      return Outcome();
-    }
-  }
-  if (Outcome s = os::check_memfd(shared.arena, kArenaBytes); !s.ok()) return s;
-  if (Outcome s = os::check_memfd(shared.page, kPageBytes); !s.ok()) return s;
-  Result<os::PartialMapping> arena =
-      os::PartialMapping::map(std::move(shared.arena), kArenaBytes, false, arena_->whole());
+  Result<std::byte*> arena = memory_->own(self, rank_);
   if (!arena) return arena.status();
-  if (!arena->whole()) peer.arena_bytes = kHeapOffset;
-  // Of its rings we read the one to us.
-  const std::size_t ring = kRingOffset + static_cast<std::size_t>(regions_.self) * kRingStride;
-  for (const auto& [begin, bytes] :
-       {std::pair(std::size_t{0}, kGroupsEnd), std::pair(ring, kRingStride),
-        std::pair(kStagingOffset, kStagingBytes)}) {
-    if (Outcome s = arena->add(begin, bytes); !s.ok()) return s;
-  }
-  Result<os::Mapping> page = os::map_shared(shared.page, kPageBytes, true);
-  if (!page) return page.status();
-  peer.arena = arena->data();
-  peer.page = reinterpret_cast<Page*>(page->data());
-  arenas_[index] = std::make_shared<os::PartialMapping>(std::move(*arena));
-  pages_.push_back(std::make_shared<os::Mapping>(std::move(*page)));
-  if (peer.header().magic != kMagic || peer.header().version != kLayoutVersion) {
-    return Outcome(Errc::refused, "rank " + std::to_string(peer.rank) +
-                                      " on this host runs another version of tutti");
-  }
-  if (peer.header().rank != peer.rank || peer.header().pid != worker_address.pid) {
-    return Outcome(Errc::refused, "the memory that came for rank " + std::to_string(peer.rank) +
-                                      " on this host is that of rank " +
-                                      std::to_string(peer.header().rank) + ", process " +
-                                      std::to_string(peer.header().pid));
-  }
-  death_pipes_[index] = {std::move(shared.process), std::move(shared.pipe)};
+  regions_.arena = *arena;
+  regions_.peers[self].arena_bytes = kArenaBytes;
+  if (memory_->whole()) return Outcome();
+  regions_.map_to = [this](int local, std::size_t end) { return map_to(local, end); };
   return Outcome();
 }
 
@@ -315,7 +207,7 @@ bool Host::map_to(int local, std::size_t end) noexcept {
   const auto index = static_cast<std::size_t>(local);
   if (end > kArenaBytes) return false;
   try {
-    if (!arenas_[index]->add(kHeapOffset, end - kHeapOffset).ok()) return false;
+    if (!memory_->add(index, kHeapOffset, end - kHeapOffset).ok()) return false;
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -323,34 +215,24 @@ bool Host::map_to(int local, std::size_t end) noexcept {
   return true;
 }
 
-Outcome Host::populate(std::byte* data, std::size_t size) {
-  if (!arena_->whole() && data >= arena_->data() && data < arena_->data() + kArenaBytes) {
-    if (Outcome s = arena_->add(static_cast<std::size_t>(data - arena_->data()), size); !s.ok())
-      return s;
-  }
-  return os::populate(data, size);
-}
-
 const std::vector<int>& Host::ended() {
   // The vectors are kept between calls: this runs every few milliseconds and must not allocate.
   ended_.clear();
-  watched_.clear();
-  for (const os::DeathPipe& one : death_pipes_) {
-    for (const os::Fd* const fd : {&one.process, &one.pipe})
-      watched_.push_back({fd->valid() ? fd->get() : -1, POLLIN, 0});
-  }
-  if (watched_.empty() || ::poll(watched_.data(), watched_.size(), 0) <= 0) return ended_;
-  for (std::size_t i = 0; i < death_pipes_.size(); ++i) {
-    if (watched_[2 * i].revents == 0 && watched_[2 * i + 1].revents == 0) continue;
-    ended_.push_back(static_cast<int>(i));
-    death_pipes_[i] = {};  // reported once
-  }
+  if (!deaths_.ends.valid()) return ended_;
+  deaths_.add_ended(ended_);
+  std::erase_if(ended_, [&](int local) {
+    const auto index = static_cast<std::size_t>(local);
+    if (index >= told_.size() || told_[index]) return true;
+    told_[index] = true;
+    return false;
+  });
   return ended_;
 }
 
 void Host::leave() noexcept {
   if (regions_.arena == nullptr) return;
-  regions_.header().left.store(1, std::memory_order_seq_cst);  // pairs with Watchdog::check_left
+  regions_.control().words().left.store(
+      1, std::memory_order_seq_cst);  // pairs with Watchdog::check_left
   // Before the look at the park words: on ARM a relaxed load may be done before an earlier
   // sequential store is seen, and not all ranks may have membarrier.
   os::full_fence();

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <poll.h>
-
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -11,13 +9,12 @@
 
 #include <tutti/error.hpp>
 
-#include "os/death_pipe.hpp"
 #include "os/fd.hpp"
 #include "os/private_listener.hpp"
-#include "os/shared_memory.hpp"
 #include "transport/region.hpp"
 #include "transport/shm/descriptor_exchange.hpp"
 #include "transport/shm/host_address.hpp"
+#include "transport/shm/host_memory.hpp"
 
 namespace tutti::transport::shm {
 
@@ -26,8 +23,9 @@ class Host {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  /// Makes our arena, page and, if there is a folder for it, a listener; none if the rank will stay
-  /// alone. `secret`: of the job; it names a folder where other users have made the usual ones.
+  /// Finds out where this rank runs, and makes what it tells the others; no listener if the rank
+  /// will stay alone. `secret`: of the job; it names a folder where other users have made the usual
+  /// ones.
   [[nodiscard]] static Result<std::unique_ptr<Host>> prepare(
       int rank, const std::string& host_id, bool alone = false,
       std::span<const std::byte> secret = {});
@@ -47,14 +45,15 @@ class Host {
   [[nodiscard]] Outcome join(const std::vector<int>& ranks,
                              const std::vector<HostAddress>& worker_addresses,
                              std::span<const std::byte> secret, Deadline deadline);
-  /// Alone on this host, or nobody shares memory: only our own arena.
-  void stay_alone();
+  /// Alone on this host, or nobody shares memory.
+  [[nodiscard]] Outcome stay_alone();
 
   [[nodiscard]] Regions& regions() noexcept { return regions_; }
-  /// Allocates pages of our arena or page, and maps them if they are not. An error if memory, or
-  /// the address space, is short.
-  [[nodiscard]] Outcome populate(std::byte* data, std::size_t size);
-  [[nodiscard]] int event_fd() const noexcept { return event_.get(); }
+  /// HostMemory::populate
+  [[nodiscard]] Outcome populate(std::byte* data, std::size_t size) {
+    return memory_->populate(data, size);
+  }
+  [[nodiscard]] int event_fd() const noexcept { return own_.event.get(); }
   /// Local indexes of ranks whose process has ended since the last call. Costs one system call.
   [[nodiscard]] const std::vector<int>& ended();
   /// Publishes that this rank ends gracefully: the end of its process breaks no group after that.
@@ -62,30 +61,22 @@ class Host {
 
  private:
   Host() = default;
-  [[nodiscard]] Outcome map_all(const std::vector<int>& ranks,
-                                const std::vector<HostAddress>& worker_addresses,
-                                std::vector<Descriptors>& all);
-  [[nodiscard]] Outcome map_peer(int local, const HostAddress& worker_address, Descriptors shared);
+  [[nodiscard]] Outcome map(const std::vector<int>& ranks, os::Fd memory, std::uint64_t id);
   [[nodiscard]] bool map_to(int local, std::size_t end) noexcept;
   void close_listener() noexcept;
 
   int rank_ = 0;
   HostAddress own_address_;
-  Descriptors own_;
   os::PrivateListener listener_;
   os::Fd named_listener_;  ///< of an abstract name
   /// Its place is for the connection by which a rank with too few descriptors tells it or hears it.
   os::Fd spare_;
-  os::Fd event_;
-  // Shared, because ranks that are threads of one process use each other's mappings.
-  std::shared_ptr<os::PartialMapping> arena_;
-  std::shared_ptr<os::Mapping> page_;
-  std::vector<std::shared_ptr<os::PartialMapping>> arenas_;  ///< of peers, by local index
-  std::vector<std::shared_ptr<os::Mapping>> pages_;          ///< of peers
-  std::vector<os::Fd> events_;
-  std::vector<os::DeathPipe> death_pipes_;  ///< by local index; invalid: ended, or our own
-  std::vector<pollfd> watched_;             ///< used by `ended` only: two for each rank
-  std::vector<int> ended_;                  ///< the last answer of `ended`
+  RankDescriptors own_;
+  std::shared_ptr<HostMemory> memory_;
+  os::DeathSet deaths_;
+  std::vector<os::Fd> events_;  ///< of peers, by local index
+  std::vector<int> ended_;      ///< the last answer of `ended`
+  std::vector<bool> told_;      ///< by local index: it was in such an answer
   Regions regions_;
 };
 

@@ -27,7 +27,7 @@ std::unique_ptr<HostExchange> HostExchange::make(Options options) {
   return std::make_unique<MemberExchange>(std::move(options));
 }
 
-Result<std::vector<Descriptors>> HostExchange::run(const Descriptors& ours, const Outcome& ready) {
+Result<HostDescriptors> HostExchange::run(const RankDescriptors& ours, const Outcome& ready) {
   // A rank that gives up tells the others if they are there.
   if (!ready.ok()) options_.deadline = std::min(options_.deadline, Clock::now() + kTellFor);
   return share(ours, ready);
@@ -39,19 +39,8 @@ int HostExchange::wait_for_any(std::vector<pollfd>& watched, Deadline until) {
                 static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000)));
 }
 
-Descriptors HostExchange::descriptors_of(std::vector<os::Fd>& fds) {
-  return {std::move(fds[0]), std::move(fds[1]), std::move(fds[2]), std::move(fds[3]),
-          std::move(fds[4])};
-}
-
-Outcome HostExchange::send_memory(int to, int rank, const Descriptors& of) const {
-  const int fds[kDescriptors] = {of.arena.get(), of.page.get(), of.event.get(), of.process.get(),
-                                 of.pipe.get()};
-  return send_message(to, {.rank = rank, .word = Word::memory}, fds, {}, options_.deadline);
-}
-
-Outcome HostExchange::send_ready(int to) const {
-  return send_message(to, {.rank = options_.rank, .word = Word::ready}, {}, {}, options_.deadline);
+Outcome HostExchange::send_word(int to, Word word, std::span<const int> fds) const {
+  return send_message(to, {.rank = options_.rank, .word = word}, fds, {}, options_.deadline);
 }
 
 void HostExchange::drop(os::Fd connection) {

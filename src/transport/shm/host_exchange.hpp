@@ -42,9 +42,9 @@ class HostExchange {
   [[nodiscard]] static std::unique_ptr<HostExchange> make(Options options);
   virtual ~HostExchange() = default;
 
-  /// Sends `ours` and returns those of all ranks, by local index; ours is empty there. If `ready`
-  /// is an error, the others get it, and it is returned.
-  [[nodiscard]] Result<std::vector<Descriptors>> run(const Descriptors& ours, const Outcome& ready);
+  /// Sends `ours` and returns what all ranks have. If `ready` is an error, the others get it, and
+  /// it is returned.
+  [[nodiscard]] Result<HostDescriptors> run(const RankDescriptors& ours, const Outcome& ready);
   /// Waits until all ranks have come here. Returns the first error of any of them.
   [[nodiscard]] virtual Outcome agree(const Outcome& ours) = 0;
 
@@ -59,16 +59,15 @@ class HostExchange {
 
   explicit HostExchange(Options options) : options_(std::move(options)) {}
   /// `run`, which has shortened the deadline if `ready` is an error.
-  [[nodiscard]] virtual Result<std::vector<Descriptors>> share(const Descriptors& ours,
-                                                               const Outcome& ready) = 0;
+  [[nodiscard]] virtual Result<HostDescriptors> share(const RankDescriptors& ours,
+                                                      const Outcome& ready) = 0;
   [[nodiscard]] const HostAddress& address(int rank) const {
     return (*options_.addresses)[static_cast<std::size_t>(rank)];
   }
   /// poll() until that time, but at most for a minute.
   static int wait_for_any(std::vector<pollfd>& watched, Deadline until);
-  [[nodiscard]] static Descriptors descriptors_of(std::vector<os::Fd>& fds);
-  [[nodiscard]] Outcome send_memory(int to, int rank, const Descriptors& of) const;
-  [[nodiscard]] Outcome send_ready(int to) const;
+  /// A message of this rank that has no text.
+  [[nodiscard]] Outcome send_word(int to, Word word, std::span<const int> fds = {}) const;
   /// Closes a connection on which another process may have left something.
   void drop(os::Fd connection);
   [[nodiscard]] std::string name_of(int rank) const;

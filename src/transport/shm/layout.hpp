@@ -8,10 +8,10 @@
 // tests/unit/transport/shm_layout_test.cpp freezes it: a change of any offset is a new
 // kLayoutVersion.
 //
-// Each rank has an *arena*, which only it can write (the others map it over a read-only
-// descriptor), and a *page*, which every rank of the host may write: the doorbell and the break
-// words. There is no lock, list or allocator in shared memory: mostly counters with one writer each
-// that only grow; docs/design/shared-memory.md names the exceptions.
+// One memfd holds all: first the *control part*, which every rank of the host may write, with all
+// that is small, then an *arena* per rank, which only that rank can write. There is no lock, list
+// or allocator in shared memory: mostly counters with one writer each that only grow;
+// docs/design/shared-memory.md names the exceptions.
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
@@ -24,7 +24,7 @@ inline constexpr int kLines = 64;
 inline constexpr int kCounters = 2;              ///< counters of an operation
 inline constexpr std::size_t kInlineBytes = 48;  ///< payload that fits into a line
 inline constexpr int kMaxGroups = 4096;          ///< live groups of one rank
-inline constexpr int kMaxLocalRanks = 512;       ///< ranks of one host
+inline constexpr int kMaxLocalRanks = 1024;      ///< ranks of one host
 /// Ring of frames from one rank to another; while only short frames pass, a part of it is used.
 inline constexpr std::size_t kRingBytes = 4 * 1024 * 1024;
 inline constexpr std::size_t kStagingBytes = 4 * 1024 * 1024;
@@ -90,21 +90,30 @@ static_assert(kLines % kWindow == 0);
 inline constexpr std::size_t kGroupStride = 8192;
 static_assert(sizeof(GroupBlock) <= kGroupStride);
 
-/// The first page of an arena.
-struct ArenaHeader {
+/// The first page of all.
+struct HostHeader {
   std::uint64_t magic;
   std::uint32_t version;
+  std::uint32_t ranks;  ///< of this host
+};
+
+/// What the other ranks of the host look at most. All lie together: a rank that wakes, or looks at,
+/// each other one then needs few pages.
+struct alignas(256) RankWords {
   std::int32_t rank;  ///< global
   std::int32_t pid;
-  alignas(64) std::atomic<std::uint32_t> left;  ///< 1: this rank has ended gracefully
+  std::atomic<std::uint32_t> left;  ///< 1: this rank has ended gracefully
   /// 1: this rank reads slowly what others stage in their caches; they stage past them then.
   std::atomic<std::uint32_t> remote_cache;
+  std::atomic<std::uint32_t> slots;  ///< its groups have had slots below this number; only grows
+  alignas(64) std::atomic<std::uint32_t> park;    ///< its doorbell (park.hpp); any rank writes it
+  alignas(64) std::atomic<std::uint32_t> breaks;  ///< grows when a break word of it was written
 };
-static_assert(sizeof(ArenaHeader) <= 4096);
+static_assert(sizeof(RankWords) == 256);
 
-/// Counters of the frames between two ranks, in the arena of one, by local index of the other. Both
-/// are in one cache line, so a waiting rank reads one line for each peer. All lines of an arena lie
-/// together, because reading a hole of a memfd would fill it.
+/// Counters of the frames between two ranks, which one of them writes and the other reads. Both are
+/// in one cache line, so a waiting rank reads one line for each peer. All lines that a rank reads
+/// lie together.
 struct alignas(64) RingCounters {
   std::atomic<std::uint64_t> taken;  ///< bytes of the other's ring that we have read, only grows
   /// Bytes that we have put into our ring for the other, only grows. A multiple of kRingAlign, so
@@ -141,28 +150,62 @@ struct alignas(64) ShortMessage {
 static_assert(sizeof(ShortMessage) == 64);
 inline constexpr std::size_t kShortMessages = 256;
 
-inline constexpr std::size_t kRingCountersOffset = 256 * 1024;
-/// Ids of this rank's groups by slot, 0 = free: dense, because reading a hole of a memfd fills it.
-inline constexpr std::size_t kDirectoryOffset = 384 * 1024;
-inline constexpr std::size_t kGroupsOffset = 1024 * 1024;
-inline constexpr std::size_t kRingOffset = kGroupsOffset + kMaxGroups * kGroupStride;
 /// A page more than the ring: rings of several peers then lie in different sets of a cache.
 inline constexpr std::size_t kRingStride =
     kRingBytes + kShortMessages * sizeof(ShortMessage) + 4096;
-inline constexpr std::size_t kStagingOffset = std::size_t{2560} << 20;
-inline constexpr std::size_t kHeapOffset = std::size_t{3072} << 20;
-static_assert(kRingCountersOffset + kMaxLocalRanks * sizeof(RingCounters) <= kDirectoryOffset);
-static_assert(kDirectoryOffset + kMaxGroups * 8 <= kGroupsOffset);
-static_assert(kRingOffset + kMaxLocalRanks * kRingStride <= kStagingOffset);
+// In an arena; its rings begin at 0.
+inline constexpr std::size_t kStagingOffset = std::size_t{4608} << 20;
+inline constexpr std::size_t kHeapOffset = std::size_t{5120} << 20;
+static_assert(kMaxLocalRanks * kRingStride <= kStagingOffset);
 
 /// Bytes of an arena; sparse, only touched pages cost. Sanitizers leave less room for mappings.
 #if defined(__SANITIZE_THREAD__)
-inline constexpr std::size_t kArenaBytes = std::size_t{4} << 30;
+inline constexpr std::size_t kArenaBytes = std::size_t{8} << 30;
 #else
 inline constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
 #endif
 
-/// The break word of a group in a page, written by one compare-and-swap from 0. From the lowest
+/// The places in the memory of a host with that many ranks. What ranks have by group slot lies
+/// together for all ranks, so that the blocks of the world share page tables, and its ids a page.
+struct HostLayout {
+  std::size_t ranks = 1;
+
+  [[nodiscard]] constexpr std::size_t words(std::size_t rank) const noexcept {
+    return kAlign + rank * sizeof(RankWords);
+  }
+  [[nodiscard]] constexpr std::size_t ring_counters(std::size_t reader,
+                                                    std::size_t writer) const noexcept {
+    return aligned(words(ranks)) + (reader * ranks + writer) * sizeof(RingCounters);
+  }
+  /// The id of the group in a slot, 0 = free.
+  [[nodiscard]] constexpr std::size_t group_id(std::size_t slot, std::size_t rank) const noexcept {
+    return aligned(ring_counters(ranks, 0)) + (slot * ranks + rank) * 8;
+  }
+  [[nodiscard]] constexpr std::size_t break_word(std::size_t slot,
+                                                 std::size_t rank) const noexcept {
+    return group_id(kMaxGroups, 0) + (slot * ranks + rank) * 8;
+  }
+  [[nodiscard]] constexpr std::size_t block(std::size_t slot, std::size_t rank) const noexcept {
+    return break_word(kMaxGroups, 0) + (slot * ranks + rank) * kGroupStride;
+  }
+  /// Where the control part ends.
+  [[nodiscard]] constexpr std::size_t control_bytes() const noexcept {
+    return block(kMaxGroups, 0);
+  }
+  [[nodiscard]] constexpr std::size_t arena(std::size_t rank) const noexcept {
+    constexpr std::size_t kArenaAlign = std::size_t{1} << 30;  // arenas share no page table
+    return (control_bytes() + kArenaAlign - 1) / kArenaAlign * kArenaAlign + rank * kArenaBytes;
+  }
+  [[nodiscard]] constexpr std::size_t bytes() const noexcept { return arena(ranks); }
+
+ private:
+  static constexpr std::size_t kAlign = 4096;
+  [[nodiscard]] static constexpr std::size_t aligned(std::size_t bytes) noexcept {
+    return (bytes + kAlign - 1) / kAlign * kAlign;
+  }
+};
+
+/// The break word of a group at a rank, written by one compare-and-swap from 0. From the lowest
 /// bit: Errc (8 bits), 0 (8), local index of the rank that reports (16), rank of the culprit in the
 /// group + 1 (32; 0: nobody).
 [[nodiscard]] constexpr std::uint64_t break_word(std::uint8_t code, int reporter,
@@ -187,14 +230,5 @@ enum class Park : std::uint32_t {
 [[nodiscard]] constexpr std::uint32_t sleep_word(std::uint32_t number) noexcept {
   return static_cast<std::uint32_t>(Park::futex) | number << 2;
 }
-
-/// The memory of a rank that others may write.
-struct Page {
-  alignas(64) std::atomic<std::uint32_t> park;
-  alignas(64) std::atomic<std::uint32_t> breaks;  ///< grows when a break word was written
-  alignas(64) std::atomic<std::uint64_t> break_words[kMaxGroups];  ///< by the owner's group slot
-};
-inline constexpr std::size_t kPageBytes = 64 * 1024;
-static_assert(sizeof(Page) <= kPageBytes);
 
 }  // namespace tutti::transport::shm

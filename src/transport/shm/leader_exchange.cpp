@@ -5,12 +5,13 @@
 
 #include "os/socket.hpp"
 #include "secure/hmac.hpp"
+#include "transport/shm/host_memory.hpp"
 
 namespace tutti::transport::shm {
 
 /// Takes messages that have come. A failure if one of them is that.
-Result<std::optional<HostExchange::Failure>> LeaderExchange::take(DescriptorExchange& exchange,
-                                                                  std::vector<Descriptors>& all) {
+Result<std::optional<HostExchange::Failure>> LeaderExchange::take(
+    DescriptorExchange& exchange, std::vector<RankDescriptors>& all) {
   while (true) {
     Result<std::optional<DescriptorExchange::Message>> next = exchange.next();
     if (!next) return next.status();
@@ -21,7 +22,8 @@ Result<std::optional<HostExchange::Failure>> LeaderExchange::take(DescriptorExch
     connections_[local] = std::move(one.connection);
     if (one.words.header.word == Word::failed)
       return std::optional(told_failure(one.rank, one.words.header.code, one.words.text));
-    all[local] = descriptors_of(one.words.fds);
+    std::vector<os::Fd>& fds = one.words.fds;
+    all[local] = {std::move(fds[0]), {std::move(fds[1]), std::move(fds[2])}};
   }
 }
 
@@ -55,9 +57,8 @@ std::string LeaderExchange::missing() const {
 
 /// Waits until all ranks of the host have sent their descriptors. A failure if one has not, or if
 /// we are not `ready`.
-Result<std::optional<HostExchange::Failure>> LeaderExchange::gather(DescriptorExchange& exchange,
-                                                                    std::vector<Descriptors>& all,
-                                                                    const Outcome& ready) {
+Result<std::optional<HostExchange::Failure>> LeaderExchange::gather(
+    DescriptorExchange& exchange, std::vector<RankDescriptors>& all, const Outcome& ready) {
   if (!ready.ok()) return std::optional(own_failure(ready));
   // A probe is watched until its rank has connected to us; then that connection is.
   std::vector<os::Fd> probes(options_.ranks.size());
@@ -105,25 +106,42 @@ std::size_t LeaderExchange::tell(const Failure& failure) {
   return told;
 }
 
-Outcome LeaderExchange::hand_out(const Descriptors& ours, const std::vector<Descriptors>& all) {
-  for (std::size_t to = 0; to < options_.ranks.size(); ++to) {
-    if (!connections_[to].valid()) continue;
-    for (std::size_t of = 0; of < options_.ranks.size(); ++of) {
-      if (of == to) continue;
-      const int rank = options_.ranks[of];
-      const Outcome sent =
-          send_memory(connections_[to].get(), rank, rank == options_.rank ? ours : all[of]);
-      if (sent.ok()) continue;
-      if (sent.code() == Errc::timeout) return sent;
-      break;  // it is dead, which `agree` sees
+Result<HostDescriptors> LeaderExchange::make_host(const RankDescriptors& ours,
+                                                  std::vector<RankDescriptors>& all) {
+  HostDescriptors host;
+  Result<os::Fd> memory = HostMemory::make(all.size());
+  if (!memory) return memory.status();
+  host.memory = std::move(*memory);
+  std::vector<const os::DeathPipe*> pipes;
+  for (const RankDescriptors& one : all)
+    pipes.push_back(one.event.valid() ? &one.death : &ours.death);
+  Result<os::DeathSet> deaths = os::DeathSet::of(pipes, options_.deadline);
+  if (!deaths) return deaths.status();
+  host.deaths = std::move(*deaths);
+  for (RankDescriptors& one : all) host.events.push_back(std::move(one.event));
+  return host;
+}
+
+Outcome LeaderExchange::hand_out(const RankDescriptors& ours, const HostDescriptors& host) {
+  const int fds[kDescriptors] = {host.memory.get(), host.deaths.ends.get(), host.deaths.kept.get()};
+  std::vector<int> events;
+  for (const os::Fd& one : host.events)
+    events.push_back(one.valid() ? one.get() : ours.event.get());
+  for (const os::Fd& to : connections_) {
+    if (!to.valid()) continue;
+    Outcome sent = send_word(to.get(), Word::memory, fds);
+    for (std::span<const int> rest = events; sent.ok() && !rest.empty();) {
+      const auto some = rest.first(std::min(rest.size(), os::kMaxFdsPerMessage));
+      sent = send_word(to.get(), Word::events, some);
+      rest = rest.subspan(some.size());
     }
+    if (sent.code() == Errc::timeout) return sent;  // else it is dead, which `agree` sees
   }
   return Outcome();
 }
 
-Result<std::vector<Descriptors>> LeaderExchange::share(const Descriptors& ours,
-                                                       const Outcome& ready) {
-  std::vector<Descriptors> all(options_.ranks.size());
+Result<HostDescriptors> LeaderExchange::share(const RankDescriptors& ours, const Outcome& ready) {
+  std::vector<RankDescriptors> all(options_.ranks.size());
   Outcome cannot_sign;
   const auto answer = [&](const DescriptorHeader& header) -> std::optional<DescriptorHeader> {
     if (header.rank == options_.rank || !local_of(header.rank)) return std::nullopt;
@@ -142,8 +160,14 @@ Result<std::vector<Descriptors>> LeaderExchange::share(const Descriptors& ours,
   if (!gathered) return gathered.status();
   const std::optional<Failure>& failed = gathered.value();
   if (!failed) {
-    if (Outcome s = hand_out(ours, all); !s.ok()) return s;
-    return all;
+    Result<HostDescriptors> host = make_host(ours, all);
+    Outcome handed = host.status();
+    if (!host)
+      (void)tell(own_failure(handed));
+    else
+      handed = hand_out(ours, *host);
+    if (!handed.ok()) return handed;
+    return host;
   }
   // Waits for ranks that have not connected yet, so that they hear of it too and do not find us
   // gone.
@@ -200,7 +224,7 @@ Outcome LeaderExchange::agree(const Outcome& ours) {
     return ours.ok() ? failed.value()->status : ours;
   }
   for (const os::Fd& connection : connections_) {
-    if (connection.valid()) (void)send_ready(connection.get());
+    if (connection.valid()) (void)send_word(connection.get(), Word::ready);
   }
   return Outcome();
 }

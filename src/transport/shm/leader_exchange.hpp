@@ -7,7 +7,8 @@
 
 namespace tutti::transport::shm {
 
-/// The part of the leader: collects the descriptors of all ranks of the host and hands them out.
+/// The part of the leader: collects the descriptors of all ranks of the host, makes its memory, and
+/// hands both out.
 class LeaderExchange final : public HostExchange {
  public:
   explicit LeaderExchange(Options options)
@@ -15,16 +16,18 @@ class LeaderExchange final : public HostExchange {
   [[nodiscard]] Outcome agree(const Outcome& ours) override;
 
  private:
-  [[nodiscard]] Result<std::vector<Descriptors>> share(const Descriptors& ours,
-                                                       const Outcome& ready) override;
+  [[nodiscard]] Result<HostDescriptors> share(const RankDescriptors& ours,
+                                              const Outcome& ready) override;
   [[nodiscard]] Result<std::optional<Failure>> gather(DescriptorExchange& exchange,
-                                                      std::vector<Descriptors>& all,
+                                                      std::vector<RankDescriptors>& all,
                                                       const Outcome& ready);
   [[nodiscard]] Result<std::optional<Failure>> take(DescriptorExchange& exchange,
-                                                    std::vector<Descriptors>& all);
+                                                    std::vector<RankDescriptors>& all);
   [[nodiscard]] std::optional<int> connect_probes(std::vector<os::Fd>& probes);
   [[nodiscard]] std::string missing() const;
-  [[nodiscard]] Outcome hand_out(const Descriptors& ours, const std::vector<Descriptors>& all);
+  [[nodiscard]] Result<HostDescriptors> make_host(const RankDescriptors& ours,
+                                                  std::vector<RankDescriptors>& all);
+  [[nodiscard]] Outcome hand_out(const RankDescriptors& ours, const HostDescriptors& host);
   [[nodiscard]] Result<std::optional<Failure>> await_ready(const Outcome& ours);
   [[nodiscard]] std::size_t tell(const Failure& failure);
 

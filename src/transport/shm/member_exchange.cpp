@@ -1,6 +1,7 @@
 #include "transport/shm/member_exchange.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "os/socket.hpp"
@@ -67,7 +68,6 @@ Result<DescriptorMessage> MemberExchange::hear_leader() {
   if (got->header.word == Word::died) return died(rank);
   if (got->header.word == Word::failed)
     return told_failure(rank, got->header.code, got->text).status;
-  if (got->header.word == Word::memory && got->fds.size() != kDescriptors) return foreign;
   return got;
 }
 
@@ -83,29 +83,39 @@ Outcome MemberExchange::give_up(const Outcome& why) {
   return why;
 }
 
-Result<std::vector<Descriptors>> MemberExchange::share(const Descriptors& ours,
-                                                       const Outcome& ready) {
+/// The descriptors of the next message, which must be that one.
+Result<std::vector<os::Fd>> MemberExchange::take_descriptors(Word word, std::size_t count) {
+  Result<DescriptorMessage> got = hear_leader();
+  if (!got) return got.status();
+  if (got->header.word == word && got->fds.size() == count) return std::move(got->fds);
+  return Outcome(Errc::refused, "rank " + std::to_string(options_.ranks.front()) +
+                                    " sent other descriptors of shared memory than expected");
+}
+
+Result<HostDescriptors> MemberExchange::share(const RankDescriptors& ours, const Outcome& ready) {
   Result<os::Fd> connection = meet_leader();
   if (!connection) return ready.ok() ? connection.status() : ready;
   to_leader_ = std::move(*connection);
   if (!ready.ok()) return give_up(ready);
-  const int leader = options_.ranks.front();
-  if (Outcome s = send_memory(to_leader_.get(), options_.rank, ours); !s.ok())
+  const int fds[kDescriptors] = {ours.event.get(), ours.death.process.get(), ours.death.pipe.get()};
+  if (Outcome s = send_word(to_leader_.get(), Word::descriptors, fds); !s.ok())
     return s.code() == Errc::timeout ? s : last_words();
-  std::vector<Descriptors> all(options_.ranks.size());
-  for (std::size_t i = 0; i + 1 < options_.ranks.size(); ++i) {
-    Result<DescriptorMessage> got = hear_leader();
+  Result<std::vector<os::Fd>> got = take_descriptors(Word::memory, kDescriptors);
+  if (!got) return got.status();
+  HostDescriptors host{std::move((*got)[0]), {std::move((*got)[1]), std::move((*got)[2])}, {}};
+  while (host.events.size() < options_.ranks.size()) {
+    const std::size_t some =
+        std::min(options_.ranks.size() - host.events.size(), os::kMaxFdsPerMessage);
+    got = take_descriptors(Word::events, some);
     if (!got) return got.status();
-    if (got->header.word != Word::memory)
-      return Outcome(Errc::refused, "rank " + std::to_string(leader) + " sent no descriptors");
-    all[*local_of(got->header.rank)] = descriptors_of(got->fds);
+    std::ranges::move(*got, std::back_inserter(host.events));
   }
-  return all;
+  return host;
 }
 
 Outcome MemberExchange::agree(const Outcome& ours) {
   if (!ours.ok()) return give_up(ours);
-  if (!send_ready(to_leader_.get()).ok()) return last_words();
+  if (!send_word(to_leader_.get(), Word::ready).ok()) return last_words();
   return hear_leader().status();
 }
 

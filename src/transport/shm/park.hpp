@@ -38,25 +38,24 @@ Park end_sleep(Word& park) noexcept {
       park.exchange(static_cast<std::uint32_t>(Park::awake), std::memory_order_acq_rel));
 }
 
-/// Puts a break word into our own page. Returns the one that was there before; 0: none. The note
-/// was written before.
-template <class Page>
-[[nodiscard]] std::uint64_t claim_break(Page& page, int slot, std::uint64_t word) noexcept {
+/// Sets our own break word of a group. Returns the one that was there before; 0: none. The note was
+/// written before.
+template <class Word>
+[[nodiscard]] std::uint64_t claim_break(Word& ours, std::uint64_t word) noexcept {
   std::uint64_t shown = 0;
   // acq_rel: pairs with break_of.
-  page.break_words[slot].compare_exchange_strong(shown, word, std::memory_order_acq_rel);
+  ours.compare_exchange_strong(shown, word, std::memory_order_acq_rel);
   return shown;
 }
 
-/// Puts a break word into the page of a rank. True: call wake. The note was written before.
-template <class Page>
-[[nodiscard]] bool tell_break(Page& page, int slot, std::uint64_t word) noexcept {
+/// Sets the break word of another rank. True: call wake. The note was written before.
+template <class Words, class Word>
+[[nodiscard]] bool tell_break(Words& peer, Word& theirs, std::uint64_t word) noexcept {
   std::uint64_t none = 0;
   // acq_rel: pairs with break_of.
-  if (!page.break_words[slot].compare_exchange_strong(none, word, std::memory_order_acq_rel))
-    return false;
-  page.breaks.fetch_add(1, std::memory_order_seq_cst);
-  return page.park.load(std::memory_order_seq_cst) != 0;
+  if (!theirs.compare_exchange_strong(none, word, std::memory_order_acq_rel)) return false;
+  peer.breaks.fetch_add(1, std::memory_order_seq_cst);
+  return peer.park.load(std::memory_order_seq_cst) != 0;
 }
 
 // ---- the rank that sleeps -----------------------------------------------------------------------
@@ -125,23 +124,23 @@ void stop_listening(Word& park) noexcept {
                                std::memory_order_relaxed);
 }
 
-/// Another rank has put a break word into our page since `seen`.
-template <class Page>
-[[nodiscard]] bool has_breaks(const Page& page, std::uint32_t seen) noexcept {
+/// Another rank has set a break word of ours since `seen`.
+template <class Words>
+[[nodiscard]] bool has_breaks(const Words& ours, std::uint32_t seen) noexcept {
   // relaxed: the words themselves are read with acquire in break_of.
-  return page.breaks.load(std::memory_order_relaxed) != seen;
+  return ours.breaks.load(std::memory_order_relaxed) != seen;
 }
 
 /// How many break words have come; those are seen then.
-template <class Page>
-[[nodiscard]] std::uint32_t breaks_of(const Page& page) noexcept {
-  return page.breaks.load(std::memory_order_acquire);  // pairs with tell_break
+template <class Words>
+[[nodiscard]] std::uint32_t breaks_of(const Words& ours) noexcept {
+  return ours.breaks.load(std::memory_order_acquire);  // pairs with tell_break
 }
 
-/// The break word of a group in a page; 0: none. The note of its reporter was written before.
-template <class Page>
-[[nodiscard]] std::uint64_t break_of(const Page& page, int slot) noexcept {
-  return page.break_words[slot].load(std::memory_order_acquire);  // pairs with *_break
+/// The break word of a group at a rank; 0: none. The note of its reporter was written before.
+template <class Word>
+[[nodiscard]] std::uint64_t break_of(const Word& word) noexcept {
+  return word.load(std::memory_order_acquire);  // pairs with *_break
 }
 
 }  // namespace tutti::transport::shm

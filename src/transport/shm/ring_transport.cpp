@@ -96,10 +96,10 @@ RingTransport::RingTransport(const RingOptions& options)
     Peer peer;
     peer.rank = region.rank;
     peer.region = &region;
-    peer.mine = &regions.ring_counters(static_cast<int>(local));
+    peer.mine = &regions.control().ring_counters(static_cast<int>(local));
     peer.out = regions.ring(static_cast<int>(local));
     peer.out_shorts = regions.shorts(static_cast<int>(local));
-    peer.theirs = &region.ring_counters(regions.self);
+    peer.theirs = &region.control.ring_counters(regions.self);
     peer.in = region.ring(regions.self);
     index_of_[static_cast<std::size_t>(peer.rank)] = static_cast<int>(peers_.size());
     peers_.push_back(std::move(peer));
@@ -108,13 +108,6 @@ RingTransport::RingTransport(const RingOptions& options)
 
 Result<std::unique_ptr<RingTransport>> RingTransport::make(const RingOptions& options) {
   (void)bare();
-  const Regions& regions = *options.regions;
-  const std::size_t lines = regions.peers.size() * sizeof(RingCounters);
-  if (Outcome s = options.populate(regions.arena + kRingCountersOffset,
-                                   (lines + 4095) / std::size_t{4096} * 4096);
-      !s.ok()) {
-    return s;
-  }
   return std::unique_ptr<RingTransport>(new RingTransport(options));
 }
 

@@ -29,11 +29,11 @@ struct RingOptions {
 ///
 /// send copies the payload, so it is free at once, and on_sent is never called. The receiver
 /// copies a long one while it is still being written, so a frame may arrive over several polls.
-/// Host::ended reports the death of a peer; what the peer had sent can be read as long as its arena
-/// is mapped.
+/// Host::ended reports the death of a peer; what the peer had sent can be read as long as the
+/// memory is mapped.
 ///
-/// Like every Transport it belongs to the holder of the driver lock. Before sleeping: set the park
-/// word of our page, fence, and poll() once more; a peer that sends or frees room wakes us.
+/// Like every Transport it belongs to the holder of the driver lock. Before sleeping: set our park
+/// word, fence, and poll() once more; a peer that sends or frees room wakes us.
 class RingTransport final : public Transport {
  public:
   static Result<std::unique_ptr<RingTransport>> make(const RingOptions& options);
@@ -59,7 +59,7 @@ class RingTransport final : public Transport {
   void drop_arriving(int peer) noexcept override;
   bool poll() noexcept override;
   bool poll_from(int peer) noexcept override;
-  /// None: peers ring the page, which wakes the thread that sleeps for this rank.
+  /// None: peers wake the thread that sleeps for this rank.
   [[nodiscard]] int wait_fd() const noexcept override { return -1; }
   /// Publishes that no frame follows. Waits for nobody: frames can be read after our end.
   void close(std::uint64_t drain_ns) noexcept override;
@@ -67,7 +67,7 @@ class RingTransport final : public Transport {
  private:
   struct Peer {
     int rank = 0;                        ///< of the world
-    const RegionPeer* region = nullptr;  ///< the page that wakes it
+    const RegionPeer* region = nullptr;  ///< wakes it
     // Frames to this peer.
     RingCounters* mine = nullptr;
     std::byte* out = nullptr;

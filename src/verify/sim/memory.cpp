@@ -3,93 +3,94 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <map>
 #include <new>
 #include <utility>
 
 namespace tutti::verify::sim {
 
-using transport::RegionPeer;
-
 namespace {
 
 // Sparse: only what is touched costs. Room for staging beside the ring.
-constexpr std::size_t kBytes = shm::kHeapOffset + (std::size_t{1} << 30);
+constexpr std::size_t kArena = shm::kHeapOffset + (std::size_t{1} << 30);
 
 /// Mapping and unmapping costs more than many a simulation.
 class Spare {
  public:
   ~Spare() {
-    for (std::byte* const arena : arenas_) ::munmap(arena, kBytes);
-  }
-  std::byte* acquire() {
-    if (!arenas_.empty()) {
-      std::byte* const arena = arenas_.back();
-      arenas_.pop_back();
-      std::memset(arena, 0, sizeof(shm::ArenaHeader));
-      clear_shorts(arena);
-      std::memset(arena + shm::kRingCountersOffset, 0,
-                  shm::kMaxLocalRanks * sizeof(shm::RingCounters));
-      std::memset(arena + shm::kDirectoryOffset, 0, shm::kMaxGroups * 8);
-      return arena;
+    for (const auto& [bytes, all] : spare_) {
+      for (std::byte* const one : all) ::munmap(one, bytes);
     }
-    void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+  }
+  /// Zeros, or what the last user has left.
+  std::byte* acquire(std::size_t bytes) {
+    std::vector<std::byte*>& all = spare_[bytes];
+    if (!all.empty()) {
+      std::byte* const memory = all.back();
+      all.pop_back();
+      return memory;
+    }
+    void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     return static_cast<std::byte*>(memory);
   }
-  /// The lines that a program has used; a ring need not be cleared, as its counters are.
-  static void clear_shorts(std::byte* arena) {
-    transport::Regions regions;
-    regions.arena = arena;
-    for (int to = 0; to < shm::kMaxLocalRanks; ++to) {
-      if (regions.ring_counters(to).sends_short.load(std::memory_order_relaxed) == 0) continue;
-      std::memset(static_cast<void*>(regions.shorts(to)), 0,
-                  shm::kShortMessages * sizeof(shm::ShortMessage));
-    }
-  }
-  void release(std::byte* arena) { arenas_.push_back(arena); }
+  void release(std::byte* memory, std::size_t bytes) { spare_[bytes].push_back(memory); }
 
  private:
-  std::vector<std::byte*> arenas_;
+  std::map<std::size_t, std::vector<std::byte*>> spare_;  ///< by size
 };
 
 Spare& spare() {
-  thread_local Spare arenas;
-  return arenas;
+  thread_local Spare memory;
+  return memory;
 }
 
 }  // namespace
 
 Memory::Memory(std::vector<int> host_of) : host_of_(std::move(host_of)) {
   const std::size_t size = host_of_.size();
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    arenas_.push_back(spare().acquire());
-    pages_.push_back(std::make_unique<shm::Page>());
-  }
+  std::map<int, std::vector<int>> hosts;
+  for (std::size_t rank = 0; rank < size; ++rank)
+    hosts[host_of_[rank]].push_back(static_cast<int>(rank));
   regions_.resize(size);
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    Regions& regions = regions_[rank];
-    regions.arena = arenas_[rank];
-    for (std::size_t peer = 0; peer < size; ++peer) {
-      if (host_of_[peer] != host_of_[rank]) continue;
-      if (peer == rank) regions.self = static_cast<int>(regions.peers.size());
-      RegionPeer seen;
-      seen.rank = static_cast<int>(peer);
-      seen.arena = arenas_[peer];
-      seen.arena_bytes = kBytes;
-      seen.page = pages_[peer].get();
-      regions.peers.push_back(seen);
+  for (const auto& [number, ranks] : hosts) {
+    const shm::HostLayout layout{ranks.size()};
+    std::byte* const control = spare().acquire(layout.control_bytes());
+    controls_.emplace_back(control, layout.control_bytes());
+    // All but the break words and the blocks, which are cleared when a group is made.
+    std::memset(control, 0, layout.group_id(0, 0));
+    std::vector<transport::RegionPeer> peers;
+    for (std::size_t local = 0; local < ranks.size(); ++local) {
+      arenas_.push_back(spare().acquire(kArena));
+      transport::RegionPeer peer;
+      peer.rank = ranks[local];
+      peer.control = {control, layout.ranks, local};
+      peer.arena = arenas_.back();
+      peer.arena_bytes = kArena;
+      peer.control.words().rank = peer.rank;
+      peer.control.words().pid = peer.rank + 1;
+      base::at(regions_, peer.rank).arena = arenas_.back();
+      peers.push_back(peer);
     }
-    shm::ArenaHeader& header = regions.header();
-    header.magic = shm::kMagic;
-    header.version = shm::kLayoutVersion;
-    header.rank = static_cast<int>(rank);
-    header.pid = static_cast<int>(rank) + 1;
+    for (std::size_t local = 0; local < ranks.size(); ++local) {
+      base::at(regions_, ranks[local]).peers = peers;
+      base::at(regions_, ranks[local]).self = static_cast<int>(local);
+    }
   }
 }
 
 Memory::~Memory() {
-  for (std::byte* const arena : arenas_) spare().release(arena);
+  // The lines of short messages must be zero for the next user; a ring need not, as its counters are.
+  for (const Regions& one : regions_) {
+    for (int to = 0; to < static_cast<int>(one.peers.size()); ++to) {
+      if (one.control().ring_counters(to).sends_short.load(std::memory_order_relaxed) == 0) continue;
+      std::memset(static_cast<void*>(one.shorts(to)), 0,
+                  shm::kShortMessages * sizeof(shm::ShortMessage));
+    }
+  }
+  for (std::byte* const arena : arenas_) spare().release(arena, kArena);
+  for (const auto& [control, bytes] : controls_) spare().release(control, bytes);
 }
 
 std::vector<int> Memory::local_of(int rank) const {

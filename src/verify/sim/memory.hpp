@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/index.hpp"
@@ -12,8 +12,8 @@ namespace tutti::verify::sim {
 namespace shm = transport::shm;
 using transport::Regions;
 
-/// The memory that simulated ranks share: an arena and a page for each, laid out as the real ones
-/// (shm/layout.hpp), in this process. Arenas are kept for the next simulation of the thread.
+/// The memory that simulated ranks share: the parts of a host's memory (shm/layout.hpp), in
+/// this process. They are kept for the next simulation of the thread.
 class Memory {
  public:
   /// `host_of`: host of each rank.
@@ -30,7 +30,7 @@ class Memory {
  private:
   std::vector<int> host_of_;
   std::vector<std::byte*> arenas_;
-  std::vector<std::unique_ptr<shm::Page>> pages_;
+  std::vector<std::pair<std::byte*, std::size_t>> controls_;  ///< of hosts, with their sizes
   std::vector<Regions> regions_;
 };
 

@@ -44,7 +44,7 @@ struct RingFixture : Fixture {
 struct RingRanks : Ranks {
   explicit RingRanks(int count) : RingRanks(std::make_unique<RingFixture>(count)) {}
   Regions& regions(int rank) { return fixture_->regions(rank); }
-  std::atomic<std::uint32_t>& park(int rank) { return regions(rank).page().park; }
+  std::atomic<std::uint32_t>& park(int rank) { return regions(rank).control().words().park; }
 
  private:
   explicit RingRanks(std::unique_ptr<RingFixture> fixture)

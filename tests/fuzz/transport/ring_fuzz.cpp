@@ -31,53 +31,53 @@ constexpr std::size_t kBlocks = kRingBytes / kRingAlign;
 constexpr std::size_t kShorts = kShortMessages * sizeof(ShortMessage);
 
 /// Zeros that end where the lines behind the ring end that is read last, so that a step behind it is seen.
-std::byte* new_arena(std::size_t bytes) {
-  auto* const arena = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096}));
-  std::memset(arena, 0, bytes);
-  return arena;
+std::byte* new_zeros(std::size_t bytes) {
+  auto* const zeros = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096}));
+  std::memset(zeros, 0, bytes);
+  return zeros;
 }
 
 /// Two ranks of a host: us, and one whose memory the input writes.
 class Pair {
  public:
   Pair()
-      : ours_(new_arena(kRingOffset + kRingStride + kRingBytes + kShorts)),
-        theirs_(new_arena(kRingOffset + kRingBytes + kShorts)) {
+      : control_(new_zeros(HostLayout{2}.group_id(0, 0))),
+        ours_(new_zeros(kRingStride + kRingBytes + kShorts)),
+        theirs_(new_zeros(kRingBytes + kShorts)) {
     regions_.arena = ours_;
     regions_.peers.resize(2);
+    regions_.peers[0].control = {control_, 2, 0};
     regions_.peers[0].arena = ours_;
-    regions_.peers[0].page = &pages_[0];
     regions_.peers[kWriter].rank = kWriter;
+    regions_.peers[kWriter].control = {control_, 2, kWriter};
     regions_.peers[kWriter].arena = theirs_;
-    regions_.peers[kWriter].page = &pages_[1];
   }
   [[nodiscard]] const Regions& regions() const noexcept { return regions_; }
   [[nodiscard]] RingCounters& their_counters() const noexcept {
-    return *reinterpret_cast<RingCounters*>(theirs_ + kRingCountersOffset);
+    return regions_.peers[kWriter].control.ring_counters(0);
   }
   [[nodiscard]] ShortMessage& their_short(std::uint64_t count) const noexcept {
-    auto* const lines = reinterpret_cast<ShortMessage*>(theirs_ + kRingOffset + kRingBytes);
+    auto* const lines = reinterpret_cast<ShortMessage*>(theirs_ + kRingBytes);
     return lines[count % kShortMessages];
   }
   /// As their first days.
   void reset() {
-    std::memset(theirs_ + kRingCountersOffset, 0, sizeof(RingCounters));
-    std::memset(ours_ + kRingCountersOffset, 0, 2 * sizeof(RingCounters));
-    std::memset(theirs_ + kRingOffset + kRingBytes, 0, kShorts);
-    for (const std::uint64_t place : written_) theirs_[kRingOffset + place] = std::byte{0};
+    std::memset(control_, 0, HostLayout{2}.group_id(0, 0));
+    std::memset(theirs_ + kRingBytes, 0, kShorts);
+    for (const std::uint64_t place : written_) theirs_[place] = std::byte{0};
     written_.clear();
   }
   void write(std::uint64_t at, std::span<const std::byte> bytes) {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       written_.push_back((at + i) % kRingBytes);
-      theirs_[kRingOffset + written_.back()] = bytes[i];
+      theirs_[written_.back()] = bytes[i];
     }
   }
 
  private:
+  std::byte* control_;
   std::byte* ours_;
   std::byte* theirs_;
-  Page pages_[2]{};
   std::vector<std::uint64_t> written_;  ///< places in their ring: zeroing all of it takes longer
   Regions regions_;
 };

@@ -50,7 +50,7 @@ class BareGroups {
     group->rank = rank_;
     group->slot = static_cast<int>(groups_.size());
     group->regions = world_.regions;
-    group->block = new (&world_.regions->group(group->slot)) transport::shm::GroupBlock{};
+    group->block = new (&world_.regions->control().group(group->slot)) transport::shm::GroupBlock{};
     group->no_memory = Outcome(Errc::resource, "no memory").with_culprit(rank_);
     for (int rank = 0; rank < world_.size; ++rank) {
       Member& member = group->members.emplace_back();
@@ -65,7 +65,9 @@ class BareGroups {
     Member& self = group->member(rank_);
     self.block = group->block;
     self.slot = group->slot;
-    world_.regions->group_id(group->slot).store(id);
+    world_.regions->control().words().slots.store(static_cast<std::uint32_t>(group->slot) + 1);
+    world_.regions->control().break_word(group->slot).store(0);
+    world_.regions->control().group_id(group->slot).store(id);
     by_id_[id] = group.get();
     groups_.push_back(std::move(group));
     return *groups_.back();

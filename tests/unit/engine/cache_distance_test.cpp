@@ -36,7 +36,7 @@ class CacheDistanceTest : public testing::Test {
   [[nodiscard]] bool remote(int rank) { return host_->engine(rank).staging_policy().remote(); }
   /// What rank 0 sees of another's header.
   [[nodiscard]] std::uint32_t told_by(std::size_t rank) {
-    return host_->regions(0).peers[rank].header().remote_cache.load();
+    return host_->regions(0).peers[rank].words().remote_cache.load();
   }
 
   /// `count` elements, the first some of which repeat: memory is copied faster than computed.

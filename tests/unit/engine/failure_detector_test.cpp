@@ -87,13 +87,13 @@ TEST_F(FailureDetectorTest, BlamesAProcessThatIsStopped) {
 // Where the launcher has not reaped it yet, its process looks like one that died.
 TEST_F(FailureDetectorTest, SparesARankThatIsThroughAndHasEnded) {
   set_process_state(2, "dead");
-  memory_.regions(2).group(0).done.value.store(transport::shm::done_word(kOperation, 1));
+  memory_.regions(2).control().group(0).done.value.store(transport::shm::done_word(kOperation, 1));
   EXPECT_EQ(time_out({1}), std::nullopt);
   pong(3, kOperation - 1);
   EXPECT_EQ(time_out({1})->culprit(), 3);
-  memory_.regions(2).group(0).done.value.store(transport::shm::done_word(kOperation - 1, 1));
+  memory_.regions(2).control().group(0).done.value.store(transport::shm::done_word(kOperation - 1, 1));
   EXPECT_EQ(time_out({1})->culprit(), 2);
-  memory_.regions(2).header().left.store(1);  // in peace
+  memory_.regions(2).control().words().left.store(1);  // in peace
   EXPECT_EQ(time_out({1})->culprit(), 3);
 }
 
@@ -121,7 +121,7 @@ TEST_F(FailureDetectorTest, BlamesTheOneWhoseCountersAreLeast) {
   EXPECT_EQ(time_out({1, 2}), std::nullopt);
   pong(3, kOperation);
   const auto counters = [&](int rank) -> auto& {
-    return memory_.regions(rank).group(0).counter(kOperation, 0);
+    return memory_.regions(rank).control().group(0).counter(kOperation, 0);
   };
   counters(1).value.store(kOperation << transport::shm::kCounterShift | 9);
   counters(2).value.store(kOperation << transport::shm::kCounterShift | 2);
@@ -141,7 +141,7 @@ TEST_F(FailureDetectorTest, ConnectsBeforeTheDeadlineOnce) {
 // Rank 1 computes, 2 is in another group; both are on our host. Rank 3 answers at the deadline.
 TEST_F(FailureDetectorTest, TellsOfAllThatAreLateWhatTheyDo) {
   for (const int late : {1, 2}) {
-    memory_.regions(late).group(0).line(kOperation).epoch.store(kOperation - 1);
+    memory_.regions(late).control().group(0).line(kOperation).epoch.store(kOperation - 1);
   }
   detector_.ask_ahead(op_, bare_now = op_.timer.deadline - kAskAhead);
   ASSERT_EQ(pings_.sent.size(), 3U);
@@ -178,7 +178,7 @@ class FailureDetectorQueue : public FailureDetectorTest {
     for (const int local : {1, 2}) done(local, 1);
   }
   void done(int rank, std::uint64_t upto) {
-    memory_.regions(rank).group(0).done.value.store(transport::shm::done_word(upto, 0));
+    memory_.regions(rank).control().group(0).done.value.store(transport::shm::done_word(upto, 0));
   }
   std::optional<Outcome> check(seconds later) {
     bare_now += later;
@@ -215,7 +215,7 @@ TEST_F(FailureDetectorQueue, TellsWhatTheRankDoesThatItWaitsFor) {
 
 TEST_F(FailureDetectorQueue, ARankThatHasLeftIsNamedAtOnce) {
   done(1, 0);
-  memory_.regions(1).header().left.store(1);
+  memory_.regions(1).control().words().left.store(1);
   EXPECT_EQ(check(seconds(0)), std::nullopt);
   const auto cause = check(seconds(1));
   EXPECT_EQ(cause->code(), Errc::peer_left);

@@ -215,8 +215,11 @@ TEST_F(FailurePropagationTest, AWordWhoseReporterHasNoNoteIsTakenWithoutWords) {
     const std::uint64_t id = kTested + static_cast<std::uint64_t>(reporter);
     make(id);
     Group& group = rank(0).group(id);
-    rank(0).groups.world().regions->page().break_words[group.slot].store(
-        transport::shm::break_word(static_cast<std::uint8_t>(Errc::timeout), reporter, 99));
+    rank(0)
+        .groups.world()
+        .regions->control()
+        .break_word(group.slot)
+        .store(transport::shm::break_word(static_cast<std::uint8_t>(Errc::timeout), reporter, 99));
     rank(0).propagation.check_breaks();
     expect(group, Outcome(Errc::timeout, "group '" + group.name + "' was broken by another rank"));
   }

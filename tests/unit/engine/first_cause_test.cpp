@@ -91,9 +91,12 @@ class FirstCause : public testing::Test {
   }
   void leave() {
     // release: pairs with Watchdog::check_left.
-    host_.regions(kLeaver).header().left.store(1, std::memory_order_release);
+    host_.regions(kLeaver).control().words().left.store(1, std::memory_order_release);
   }
-  const std::byte* word_of_leaving() { return host_.regions(kLeaver).arena; }
+  /// Read after the break words, and before the word that says whether the leaver has left.
+  const void* block_of(int rank) {
+    return &host_.regions(rank).control().group(host_.group(rank, kGroup).slot);
+  }
   void expect_first_cause() {
     const Group& group = host_.group(kObserver, kGroup);
     ASSERT_TRUE(group.broken);
@@ -102,8 +105,8 @@ class FirstCause : public testing::Test {
     EXPECT_THAT(std::string(group.cause.message()), testing::HasSubstr("did not come"));
   }
 
-  void look_while_it_leaves() {
-    PageTrap trap(word_of_leaving(), [&] {
+  void look_while_it_leaves(const void* page) {
+    PageTrap trap(page, [&] {
       break_here();
       leave();
     });
@@ -122,7 +125,7 @@ class FirstCause : public testing::Test {
 
 TEST_F(FirstCause, OfARankThatLeavesWhileItsLeavingIsLookedFor) {
   call(Kind::barrier);
-  look_while_it_leaves();
+  look_while_it_leaves(block_of(kLeaver));
 }
 
 TEST_F(FirstCause, OfARankThatLeavesWhileACallWaitsForIt) {
@@ -131,7 +134,7 @@ TEST_F(FirstCause, OfARankThatLeavesWhileACallWaitsForIt) {
   const std::uint64_t waits = call(Kind::broadcast);
   ASSERT_FALSE(observer().is_done(host_.group(kObserver, kGroup), waits));
   observer().tick();  // begins to count
-  look_while_it_leaves();
+  look_while_it_leaves(block_of(kFinder));
 }
 
 TEST_F(FirstCause, OfAProcessThatEndsWhileTheOneToBlameIsLookedFor) {
@@ -148,7 +151,7 @@ TEST_F(FirstCause, OfAProcessThatEndsWhileTheOneToBlameIsLookedFor) {
 
 TEST_F(FirstCause, OfAProcessThatDiesOverTheBreak) {
   call(Kind::barrier);
-  PageTrap trap(word_of_leaving(), [&] { break_here(); });
+  PageTrap trap(&host_.regions(0).control().break_word(0), [&] { break_here(); });
   observer().local_peer_died(kLeaver);
   EXPECT_TRUE(trap.sprung());
   expect_first_cause();

@@ -65,7 +65,7 @@ TEST(GroupSlots, AMemberThatNeverComesIsWaitedForUntilItLeavesOrDies) {
       for (int rank = 0; rank < 2; ++rank) host.engine(rank).local_peer_died(2);
     } else {
       // release: pairs with is_gone.
-      host.regions(2).header().left.store(1, std::memory_order_release);
+      host.regions(2).control().words().left.store(1, std::memory_order_release);
     }
     expect_nothing_leaked(host, 2);
   }
@@ -261,17 +261,17 @@ TEST_F(GroupTableTest, ShowsTheLinesOfANewGroupWithoutThoseOfAnother) {
   old.block->line(63).epoch.store(3);
   old.block->counter(7, 1).value.store(9);
   old.block->note.length = 4;
-  memory_.regions(0).page().break_words[old.slot].store(1);
+  memory_.regions(0).control().break_word(old.slot).store(1);
   const int slot = old.slot;
   first_.close(7);
   Group& group = first_.make(8, {0});
   ASSERT_EQ(group.slot, slot) << "nobody else had it";
-  EXPECT_EQ(memory_.regions(0).group_id(slot).load(), 8U);
+  EXPECT_EQ(memory_.regions(0).control().group_id(slot).load(), 8U);
   EXPECT_EQ(group.block->line(63).epoch.load(), 0U);
   EXPECT_EQ(group.block->counter(7, 1).value.load(), 0U);
   EXPECT_EQ(group.block->done.value.load(), 0U);
   EXPECT_EQ(group.block->note.length, 0U);
-  EXPECT_EQ(memory_.regions(0).page().break_words[slot].load(), 0U);
+  EXPECT_EQ(memory_.regions(0).control().break_word(slot).load(), 0U);
 }
 
 TEST_F(GroupTableTest, ASlotIsFreeOnceAllMembersHaveGivenTheGroupUp) {

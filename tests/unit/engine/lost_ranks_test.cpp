@@ -151,10 +151,10 @@ TEST_F(LostRanksTest, ANewGroupWithALostMemberIsBroken) {
 TEST_F(LostRanksTest, AProcessThatHasLeftBeforeItEndedIsNotLost) {
   const auto local = groups_.world().local_of[3];
   // release: pairs with LostRanks::process_ended.
-  memory_.regions(3).header().left.store(1, std::memory_order_release);
+  memory_.regions(3).control().words().left.store(1, std::memory_order_release);
   lost_.process_ended(local);
   EXPECT_FALSE(group_.broken);
-  memory_.regions(3).header().left.store(0, std::memory_order_release);  // same
+  memory_.regions(3).control().words().left.store(0, std::memory_order_release);  // same
   lost_.process_ended(local);
   expect_cause(group_, 3, "lost rank 3: its process died");
 }

@@ -96,7 +96,7 @@ TEST_F(OperationRunnerTest, ARootIsAheadAsFarAsItsCallsNeedNoMoreThanTheirLines)
 }
 
 TEST_F(OperationRunnerTest, ARankThatOnlyReceivesWakesARootThatWaitsForRoomNowAndThen) {
-  std::atomic<std::uint32_t>& park = memory_.regions(0).page().park;
+  std::atomic<std::uint32_t>& park = memory_.regions(0).control().words().park;
   for (int i = 0; i < kLines; ++i) first_.submit(group_, Kind::broadcast, data_);
   park.store(transport::shm::sleep_word(1));
   for (int i = 1; i <= 16; ++i) {

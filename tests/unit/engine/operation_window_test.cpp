@@ -29,7 +29,7 @@ class OperationWindowTest : public BareGroupsTest {
   }
   /// A rank of our host has passed all operations up to this one.
   void passed(int rank, std::uint64_t seq, std::uint64_t fingerprint = 0) {
-    memory_.regions(rank).group(0).done.value.store(transport::shm::done_word(seq, fingerprint));
+    memory_.regions(rank).control().group(0).done.value.store(transport::shm::done_word(seq, fingerprint));
   }
   static Collective barrier(int tag) { return {.tag = tag, .input = {}, .output = {}}; }
 
@@ -131,7 +131,7 @@ TEST_F(OperationWindowTest, StagingIsReadByAllThoughARankIsGone) {
   end(1);
   passed(1, 1);
   EXPECT_FALSE(window_.is_read_by_all(1));
-  memory_.regions(2).header().left.store(1);
+  memory_.regions(2).control().words().left.store(1);
   EXPECT_TRUE(window_.is_read_by_all(1));
   EXPECT_FALSE(window_.is_passed_by_all(1)) << "its lines stay as they are";
 }

@@ -39,7 +39,7 @@ class StallReporterTest : public BareGroupsTest {
     base::set_log_sink({});
   }
   /// Rank 2 has made the call that waits.
-  void rank_2_has_come() { memory_.regions(2).group(0).line(kStalled).epoch.store(kStalled); }
+  void rank_2_has_come() { memory_.regions(2).control().group(0).line(kStalled).epoch.store(kStalled); }
   void look(std::chrono::nanoseconds later) {
     bare_now += later;
     reporter_.look(op_, bare_now);
@@ -125,7 +125,7 @@ TEST_F(StallReporterTest, OneThatIsStoppedDoesNot) {
 // Rank 1 is through, and so is 2, whose process has ended; 0 and 4 are late.
 TEST_F(StallReporterTest, ARankThatIsThroughIsNotNamed) {
   rank_2_has_come();
-  memory_.regions(2).group(0).done.value.store(transport::shm::done_word(kStalled, 0));
+  memory_.regions(2).control().group(0).done.value.store(transport::shm::done_word(kStalled, 0));
   set_process_state(2, "dead");
   look(seconds(0));
   look(seconds(30));

@@ -76,7 +76,7 @@ class Sleepers {
   /// As a caller that drives its rank's engine (Driver::wait). False: it sleeps, or has finished.
   bool turn(std::size_t rank) {
     Rank& one = ranks_[rank];
-    auto& park = host_.regions(static_cast<int>(rank)).page().park;
+    auto& park = host_.regions(static_cast<int>(rank)).control().words().park;
     if (one.asleep) {
       if (park.load() != static_cast<std::uint32_t>(Park::awake)) return false;
       one.asleep = false;

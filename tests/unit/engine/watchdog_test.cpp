@@ -45,7 +45,7 @@ TEST_F(WatchdogTest, ARankThatHasLeftBreaksWhatWaitsForIt) {
   tick();
   EXPECT_FALSE(group_.broken);
   // release: pairs with Watchdog::check_left.
-  memory_.regions(1).header().left.store(1, std::memory_order_release);
+  memory_.regions(1).control().words().left.store(1, std::memory_order_release);
   tick();
   expect_cause(group_, Errc::peer_left, 1, "has ended, or destroyed the group");
 }
@@ -54,7 +54,7 @@ TEST_F(WatchdogTest, ARankThatHasDoneItsPartBeforeItLeavesBreaksNothing) {
   first_.submit(group_, Kind::barrier, data_);
   second_.submit(of_second_, Kind::barrier, data_);
   // release: pairs with Watchdog::check_left.
-  memory_.regions(1).header().left.store(1, std::memory_order_release);
+  memory_.regions(1).control().words().left.store(1, std::memory_order_release);
   tick();
   first_.operations.advance_all();
   EXPECT_FALSE(group_.broken || first_.operations.busy());
@@ -62,7 +62,7 @@ TEST_F(WatchdogTest, ARankThatHasDoneItsPartBeforeItLeavesBreaksNothing) {
 
 TEST_F(WatchdogTest, ABreakOfThisHostIsHeardEvenIfItsPageSaysNothing) {
   second_.propagation.break_group(of_second_, Outcome(Errc::aborted, "enough of it"));
-  memory_.regions(0).page().break_words[group_.slot].store(0);
+  memory_.regions(0).control().break_word(group_.slot).store(0);
   first_.submit(group_, Kind::barrier, data_);
   tick();
   ASSERT_TRUE(group_.broken);

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -101,6 +102,40 @@ TEST_P(DeathPipe, AForkedChildHasItsOwn) {
               ::_exit(end);
             })),
             0);
+}
+
+std::vector<int> ended_in(const DeathSet& set) {
+  std::vector<int> ended;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (ended.empty() && std::chrono::steady_clock::now() < deadline) set.add_ended(ended);
+  const auto again = std::ranges::unique(ended);
+  ended.erase(again.begin(), again.end());
+  return ended;
+}
+
+/// Also where all others have closed the pipes, and for each that has the set.
+TEST_P(DeathPipe, OfManyIsSeenInASet) {
+  Watched first(GetParam());
+  Watched second(GetParam());
+  Fd ends;
+  Fd kept;
+  {
+    const std::array<const os::DeathPipe*, 2> pipes{&first.line, &second.line};
+    Result<DeathSet> made =
+        DeathSet::of(pipes, std::chrono::steady_clock::now() + std::chrono::seconds(10));
+    ASSERT_TRUE(made) << made.status().message();
+    ends = Fd(::dup(made->ends.get()));
+    kept = Fd(::dup(made->kept.get()));
+  }
+  const DeathSet set{std::move(ends), std::move(kept)};
+  first.line = {};
+  second.line = {};
+  std::vector<int> none;
+  set.add_ended(none);
+  EXPECT_TRUE(none.empty());
+  second.end();
+  EXPECT_EQ(ended_in(set), std::vector<int>{1});
+  EXPECT_EQ(ended_in(set), std::vector<int>{1}) << "for another rank that looks";
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, DeathPipe, ::testing::Values(true, false),

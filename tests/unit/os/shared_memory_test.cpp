@@ -52,7 +52,6 @@ TEST(SharedMemory, IsMadeWhateverTheKernelThinksOfExecution) {
     kernel = Kernel::this_one;
     ASSERT_TRUE(memory) << memory.status().message();
     EXPECT_TRUE(check_memfd(*memory, kBytes).ok());
-    EXPECT_TRUE(reopen_read_only(*memory));
   }
 }
 
@@ -118,10 +117,9 @@ TEST(SharedMemory, CannotBeReopenedByAnotherUser) {
   for (const bool forbidden : {false, true}) {
     const int end = test::end_of(test::start_child([forbidden] {
       const Fd memory = make_memfd("test", kBytes).value();
-      const Fd readable = reopen_read_only(memory).value();
       if (forbidden && !forbid_reopening(memory).ok()) _exit(3);
       become_another();
-      _exit(reopen_for_writing(readable) == EACCES ? 0 : 4);
+      _exit(reopen_for_writing(memory) == EACCES ? 0 : 4);
     }));
     EXPECT_EQ(end, 0);
   }
@@ -133,11 +131,9 @@ TEST(SharedMemory, CannotBeReopenedByItsUserOnceForbidden) {
   const int end = test::end_of(test::start_child([] {
     become_another();
     const Fd memory = make_memfd("test", kBytes).value();
-    const Fd readable = reopen_read_only(memory).value();
     if (!forbid_reopening(memory).ok()) _exit(3);
-    if (reopen_for_writing(readable) != EACCES) _exit(4);
-    if (!map_shared(memory, kBytes, true) || !map_shared(readable, kBytes, false)) _exit(5);
-    if (map_shared(readable, kBytes, true)) _exit(6);
+    if (reopen_for_writing(memory) != EACCES) _exit(4);
+    if (!map_shared(memory, kBytes, true)) _exit(5);
   }));
   EXPECT_EQ(end, 0);
 }
@@ -145,7 +141,7 @@ TEST(SharedMemory, CannotBeReopenedByItsUserOnceForbidden) {
 TEST(PartialMapping, ShowsTheSameMemoryWhereverItIsMapped) {
   Fd memory = make_memfd("test", kBytes).value();
   const Mapping whole = map_shared(memory, kBytes, true).value();
-  Result<PartialMapping> part = PartialMapping::map(std::move(memory), kBytes, true, false);
+  Result<PartialMapping> part = PartialMapping::map(std::move(memory), kBytes, false);
   ASSERT_TRUE(part) << part.status().message();
   EXPECT_FALSE(part->whole());
   // Apart, across two parts, again, to the end.
@@ -155,6 +151,7 @@ TEST(PartialMapping, ShowsTheSameMemoryWhereverItIsMapped) {
                                      {100'000, 10},
                                      {kBytes - 5, 5}}) {
     ASSERT_TRUE(part->add(begin, bytes).ok());
+    ASSERT_TRUE(part->add_writable(begin, bytes).ok());
     for (const std::size_t at : {begin, begin + bytes - 1}) {
       part->data()[at] = std::byte{7};
       EXPECT_EQ(whole.data()[at], std::byte{7});
@@ -171,11 +168,12 @@ TEST(PartialMapping, NamesTheLimitOfTheAddressSpace) {
     if (!memory || address_space_is_limited()) _exit(2);
     const rlimit limit{rlim_t{4} << 30, rlim_t{4} << 30};
     if (setrlimit(RLIMIT_AS, &limit) != 0 || !address_space_is_limited()) _exit(3);
-    Result<PartialMapping> part = PartialMapping::map(std::move(*memory), kMuch, true, false);
+    Result<PartialMapping> part = PartialMapping::map(std::move(*memory), kMuch, false);
     if (!part || !part->add(kMuch / 2, kBytes).ok()) _exit(4);
     const Outcome much = part->add(0, kMuch);
     if (much.code() != Errc::resource) _exit(5);
     if (much.message().find("(ulimit -v)") == std::string::npos) _exit(6);
+    if (!part->add_writable(kMuch / 2, 1).ok()) _exit(7);
     part->data()[kMuch / 2] = std::byte{1};
   }));
   EXPECT_EQ(end, 0);

@@ -162,8 +162,9 @@ bool Simulation::drive(int rank, const std::function<bool(int)>& act) {
   if (one.leaving && !one.dead && !driven.has_unsent()) {
     one.ring->close(0);
     network_.transport(rank).close(0);
-    memory_.regions(rank).header().left.store(1,
-                                              std::memory_order_release);  // pairs with check_left
+    memory_.regions(rank).control().words().left.store(
+        1,
+        std::memory_order_release);  // pairs with check_left
     one.dead = true;
   }
   return moved;

@@ -28,56 +28,73 @@ TEST(ShmLayout, HasTheFrozenVersionAndLimits) {
   EXPECT_EQ(kCounters, 2);
   EXPECT_EQ(kInlineBytes, 48U);
   EXPECT_EQ(kMaxGroups, 4096);
-  EXPECT_EQ(kMaxLocalRanks, 512);
+  EXPECT_EQ(kMaxLocalRanks, 1024);
   EXPECT_EQ(kRingBytes, 4 * kMiB);
   EXPECT_EQ(kStagingBytes, 4 * kMiB);
   EXPECT_EQ(kCounterShift, 24);
 }
 
-TEST(ShmLayout, RegionsOfAnArenaLieWhereThePageSays) {
-  EXPECT_EQ(kRingCountersOffset, 256 * kKiB);
-  EXPECT_EQ(kDirectoryOffset, 384 * kKiB);
-  EXPECT_EQ(kGroupsOffset, 1 * kMiB);
+TEST(ShmLayout, PartsOfAnArenaLieWhereThePageSays) {
   EXPECT_EQ(kGroupStride, 8 * kKiB);
-  EXPECT_EQ(kRingOffset, 33 * kMiB);
   EXPECT_EQ(kRingStride, 4 * kMiB + 20 * kKiB);
-  EXPECT_EQ(kStagingOffset, 2560 * kMiB);
-  EXPECT_EQ(kHeapOffset, 3 * kGiB);
+  EXPECT_EQ(kStagingOffset, 4608 * kMiB);
+  EXPECT_EQ(kHeapOffset, 5 * kGiB);
 #if defined(__SANITIZE_THREAD__)
-  EXPECT_EQ(kArenaBytes, 4 * kGiB);
+  EXPECT_EQ(kArenaBytes, 8 * kGiB);
 #else
   EXPECT_EQ(kArenaBytes, 64 * kGiB);
 #endif
+  EXPECT_LE(kMaxLocalRanks * kRingStride, kStagingOffset);
+  EXPECT_LE(kStagingOffset + kStagingBytes, kHeapOffset);
 }
 
-TEST(ShmLayout, RegionsDoNotOverlap) {
-  struct Region {
-    std::size_t begin;
-    std::size_t size;
-  };
-  const Region regions[] = {
-      {0, sizeof(ArenaHeader)},
-      {kRingCountersOffset, kMaxLocalRanks * sizeof(RingCounters)},
-      {kDirectoryOffset, kMaxGroups * 8},
-      {kGroupsOffset, kMaxGroups * kGroupStride},
-      {kRingOffset, kMaxLocalRanks * kRingStride},
-      {kStagingOffset, kStagingBytes},
-      {kHeapOffset, kArenaBytes - kHeapOffset},
-  };
-  std::size_t end = 0;
-  for (const Region& region : regions) {
-    EXPECT_GE(region.begin, end);
-    end = region.begin + region.size;
+TEST(ShmLayout, PartsOfAHostLieWhereThePageSays) {
+  constexpr HostLayout kThree{3};
+  EXPECT_EQ((Numbers{kThree.words(0), kThree.ring_counters(0, 0), kThree.group_id(0, 0),
+                     kThree.break_word(0, 0), kThree.block(0, 0), kThree.control_bytes(),
+                     kThree.arena(0), kThree.bytes()}),
+            (Numbers{4096, 8192, 12288, 12288 + 98304, 12288 + 2 * 98304, 208896 + 96 * kMiB,
+                     1 * kGiB, 1 * kGiB + 3 * kArenaBytes}));
+  EXPECT_EQ((Numbers{kThree.words(2), kThree.ring_counters(1, 2), kThree.group_id(1, 2),
+                     kThree.break_word(1, 2), kThree.block(1, 2), kThree.arena(2)}),
+            (Numbers{4096 + 2 * 256, 8192 + 5 * 64, 12288 + 5 * 8, 12288 + 98304 + 5 * 8,
+                     208896 + 5 * 8 * kKiB, 1 * kGiB + 2 * kArenaBytes}));
+  constexpr HostLayout kMost{kMaxLocalRanks};
+  EXPECT_EQ((Numbers{kMost.ring_counters(0, 0), kMost.group_id(0, 0), kMost.break_word(0, 0),
+                     kMost.block(0, 0), kMost.arena(0)}),
+            (Numbers{4096 + 256 * kKiB, 4096 + 256 * kKiB + 64 * kMiB,
+                     4096 + 256 * kKiB + 96 * kMiB, 4096 + 256 * kKiB + 128 * kMiB, 33 * kGiB}));
+  EXPECT_LT(kMost.bytes(), std::size_t{1} << 47) << "a process may have no more addresses";
+}
+
+TEST(ShmLayout, PartsOfAHostDoNotOverlap) {
+  for (const std::size_t ranks : {std::size_t{1}, std::size_t{65}, std::size_t{1024}}) {
+    const HostLayout layout{ranks};
+    EXPECT_GE(layout.words(0), sizeof(HostHeader));
+    EXPECT_GE(layout.ring_counters(0, 0), layout.words(ranks));
+    EXPECT_GE(layout.group_id(0, 0), layout.ring_counters(ranks - 1, ranks - 1) + 64);
+    EXPECT_GE(layout.break_word(0, 0), layout.group_id(kMaxGroups - 1, ranks - 1) + 8);
+    EXPECT_GE(layout.block(0, 0), layout.break_word(kMaxGroups - 1, ranks - 1) + 8);
+    EXPECT_EQ(layout.control_bytes(), layout.block(kMaxGroups - 1, ranks - 1) + kGroupStride);
+    EXPECT_GE(layout.arena(0), layout.control_bytes());
+    EXPECT_EQ(layout.bytes(), layout.arena(ranks - 1) + kArenaBytes);
+    EXPECT_EQ(layout.control_bytes() % 4096, 0U) << "its protection differs from that of arenas";
   }
-  EXPECT_EQ(end, kArenaBytes);
 }
 
-TEST(ShmLayout, ArenaHeader) {
-  EXPECT_EQ(
-      (Numbers{offsetof(ArenaHeader, magic), offsetof(ArenaHeader, version),
-               offsetof(ArenaHeader, rank), offsetof(ArenaHeader, pid), offsetof(ArenaHeader, left),
-               offsetof(ArenaHeader, remote_cache), sizeof(ArenaHeader)}),
-      (Numbers{0, 8, 12, 16, 64, 68, 128}));
+TEST(ShmLayout, HeaderAndRankWords) {
+  EXPECT_EQ((Numbers{offsetof(HostHeader, magic), offsetof(HostHeader, version),
+                     offsetof(HostHeader, ranks), sizeof(HostHeader)}),
+            (Numbers{0, 8, 12, 16}));
+  EXPECT_EQ((Numbers{offsetof(RankWords, rank), offsetof(RankWords, pid), offsetof(RankWords, left),
+                     offsetof(RankWords, remote_cache), offsetof(RankWords, slots),
+                     offsetof(RankWords, park), offsetof(RankWords, breaks), sizeof(RankWords)}),
+            (Numbers{0, 4, 8, 12, 16, 64, 128, 256}));
+  EXPECT_EQ(static_cast<std::uint32_t>(Park::awake), 0U);
+  EXPECT_EQ(static_cast<std::uint32_t>(Park::futex), 1U);
+  EXPECT_EQ(static_cast<std::uint32_t>(Park::eventfd), 2U);
+  EXPECT_EQ(sleep_word(3), 13U);
+  EXPECT_EQ(state_of(sleep_word(~std::uint32_t{0})), Park::futex);
 }
 
 TEST(ShmLayout, Arrival) {
@@ -129,18 +146,6 @@ TEST(ShmLayout, ShortMessages) {
   EXPECT_EQ(kShortMessages, 256U);
 }
 
-TEST(ShmLayout, Page) {
-  EXPECT_EQ((Numbers{offsetof(Page, park), offsetof(Page, breaks), offsetof(Page, break_words)}),
-            (Numbers{0, 64, 128}));
-  EXPECT_EQ(sizeof(Page), 128U + 4096U * 8U);
-  EXPECT_EQ(kPageBytes, 64 * kKiB);
-  EXPECT_EQ(static_cast<std::uint32_t>(Park::awake), 0U);
-  EXPECT_EQ(static_cast<std::uint32_t>(Park::futex), 1U);
-  EXPECT_EQ(static_cast<std::uint32_t>(Park::eventfd), 2U);
-  EXPECT_EQ(sleep_word(3), 13U);
-  EXPECT_EQ(state_of(sleep_word(~std::uint32_t{0})), Park::futex);
-}
-
 TEST(ShmLayout, BreakWordPacksItsFields) {
   EXPECT_EQ(break_word(4, 511, -1), 0x0000'0000'01ff'0004U);
   EXPECT_EQ(break_word(3, 0, 0), 0x0000'0001'0000'0003U);
@@ -152,24 +157,26 @@ TEST(ShmLayout, WordsOfOtherProcessesAreLockFreeAndPlain) {
   EXPECT_TRUE(std::atomic<std::uint32_t>::is_always_lock_free);
   EXPECT_EQ(sizeof(std::atomic<std::uint64_t>), 8U);
   EXPECT_EQ(sizeof(std::atomic<std::uint32_t>), 4U);
-  EXPECT_TRUE(std::is_standard_layout_v<ArenaHeader>);
+  EXPECT_TRUE(std::is_standard_layout_v<HostHeader>);
   EXPECT_TRUE(std::is_standard_layout_v<GroupBlock>);
-  EXPECT_TRUE(std::is_standard_layout_v<Page>);
+  EXPECT_TRUE(std::is_standard_layout_v<RankWords>);
 }
 
-TEST(ShmLayout, PeersAreFoundByTheSameOffsets) {
-  const auto* const arena = reinterpret_cast<const std::byte*>(std::uintptr_t{1} << 40);
+TEST(ShmLayout, RanksAreFoundByTheSameOffsets) {
+  constexpr HostLayout kFour{4};
+  auto* const memory = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);
+  const RegionControl third(memory, 4, 2);
+  const auto place = [&](const auto& part) {
+    return static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&part) - memory);
+  };
+  EXPECT_EQ(place(third.words()), kFour.words(2));
+  EXPECT_EQ(place(third.group(4095)), kFour.block(4095, 2));
+  EXPECT_EQ(place(third.group_id(3)), kFour.group_id(3, 2));
+  EXPECT_EQ(place(third.break_word(3)), kFour.break_word(3, 2));
+  EXPECT_EQ(place(third.ring_counters(1)), kFour.ring_counters(1, 2)) << "rank 1 reads them";
   RegionPeer peer;
-  peer.arena = arena;
-  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.header()) - arena, 0);
-  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group(0)) - arena, std::ptrdiff_t{1 * kMiB});
-  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group(4095)) - arena,
-            std::ptrdiff_t{1 * kMiB + 4095 * 8 * kKiB});
-  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group_id(3)) - arena,
-            std::ptrdiff_t{384 * kKiB + 24});
-  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.ring_counters(5)) - arena,
-            std::ptrdiff_t{256 * kKiB + 5 * 64});
-  EXPECT_EQ(peer.ring(3) - arena, std::ptrdiff_t{33 * kMiB + 3 * (4 * kMiB + 20 * kKiB)});
+  peer.arena = memory;
+  EXPECT_EQ(peer.ring(3) - memory, std::ptrdiff_t{3 * (4 * kMiB + 20 * kKiB)});
   EXPECT_EQ(reinterpret_cast<const std::byte*>(peer.shorts(3)) - peer.ring(3),
             std::ptrdiff_t{4 * kMiB});
 }
