@@ -30,6 +30,7 @@ class Counter final : public Sink {
     return std::span(buffer_).first(header.payload_bytes);
   }
   void on_frame(int, const FrameHeader&) noexcept override { ++frames; }
+  bool on_short(int, const ShortHead&, const std::byte*) noexcept override { return false; }
   void on_sent(int, std::uint64_t token) noexcept override { sent = token; }
   void on_lost(int, const tutti::Outcome&) noexcept override { lost = true; }
 
