@@ -19,6 +19,7 @@ namespace {
 
 using tutti::transport::FrameHeader;
 using tutti::transport::kMaxFramePayload;
+using tutti::transport::ShortHead;
 using tutti::transport::Sink;
 using tutti::transport::TcpOptions;
 using tutti::transport::TcpTransport;
