@@ -41,8 +41,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Everything the child needs is made before the fork: afterwards it may only call what is safe in a
-// signal handler, since other threads of ours may have held any lock.
+// Everything the child needs is made before it starts: it may only call what is safe in a signal
+// handler, since other threads of ours may hold any lock.
 struct ChildPlan {
   const SpawnOptions* options = nullptr;
   std::vector<std::string> candidates;  // paths to try
@@ -131,6 +131,15 @@ int place_fds(std::vector<std::pair<int, int>>& fds, int& report_fd) noexcept {
   _exit(127);  // the child ends here
 }
 
+/// The child runs in our memory until it calls exec, and this thread waits: to copy the memory of a
+/// launcher for each of many workers takes longer than all else. In a function of its own, because
+/// the child must not return from it.
+[[gnu::noinline]] pid_t start_child(ChildPlan& plan) noexcept {
+  const pid_t pid = vfork();
+  if (pid == 0) run_child(plan);
+  return pid;
+}
+
 ExitStatus to_exit_status(const siginfo_t& info) noexcept {
   ExitStatus status;
   if (info.si_code == CLD_EXITED)
@@ -162,8 +171,7 @@ Result<Process> spawn(const SpawnOptions& options) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t pid = fork();
-  if (pid == 0) run_child(plan);
+  const pid_t pid = start_child(plan);
   const int fork_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) return system_error(what, fork_error);
