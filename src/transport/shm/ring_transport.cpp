@@ -396,7 +396,11 @@ void RingTransport::drop_arriving(int peer) noexcept {
 
 void RingTransport::close(std::uint64_t /*drain_ns*/) noexcept {
   if (std::exchange(closing_, true)) return;
-  for (Peer& peer : peers_) say_written(peer, peer.written | kLastWord);
+  for (Peer& peer : peers_) {
+    // relaxed: a peer that has left reads nothing any more.
+    if (peer.region->words().left.load(std::memory_order_relaxed) == 0)
+      say_written(peer, peer.written | kLastWord);
+  }
 }
 
 void RingTransport::break_rules(Peer& peer, const char* how) noexcept {
