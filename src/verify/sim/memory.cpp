@@ -81,7 +81,8 @@ Memory::Memory(std::vector<int> host_of) : host_of_(std::move(host_of)) {
 }
 
 Memory::~Memory() {
-  // The lines of short messages must be zero for the next user; a ring need not, as its counters are.
+  // The lines of short messages must be zero for the next user; a ring need not, as its counters
+  // are.
   for (const Regions& one : regions_) {
     for (int to = 0; to < static_cast<int>(one.peers.size()); ++to) {
       if (one.control().ring_counters(to).sends_short.load(std::memory_order_relaxed) == 0) continue;

@@ -93,26 +93,12 @@ class FirstCause : public testing::Test {
     // release: pairs with Watchdog::check_left.
     host_.regions(kLeaver).control().words().left.store(1, std::memory_order_release);
   }
-  /// Read after the break words, and before the word that says whether the leaver has left.
-  const void* block_of(int rank) {
-    return &host_.regions(rank).control().group(host_.group(rank, kGroup).slot);
-  }
   void expect_first_cause() {
     const Group& group = host_.group(kObserver, kGroup);
     ASSERT_TRUE(group.broken);
     EXPECT_EQ(group.cause.code(), Errc::timeout) << group.cause.message();
     EXPECT_EQ(group.cause.culprit(), kCulprit) << group.cause.message();
     EXPECT_THAT(std::string(group.cause.message()), testing::HasSubstr("did not come"));
-  }
-
-  void look_while_it_leaves(const void* page) {
-    PageTrap trap(page, [&] {
-      break_here();
-      leave();
-    });
-    observer().tick();
-    EXPECT_TRUE(trap.sprung());
-    expect_first_cause();
   }
 
   static constexpr std::uint64_t kGroup = 1;
@@ -125,7 +111,14 @@ class FirstCause : public testing::Test {
 
 TEST_F(FirstCause, OfARankThatLeavesWhileItsLeavingIsLookedFor) {
   call(Kind::barrier);
-  look_while_it_leaves(block_of(kLeaver));
+  // Its lines are read after the break words, and before the word that says whether it has left.
+  PageTrap trap(host_.group(kLeaver, kGroup).block, [&] {
+    break_here();
+    leave();
+  });
+  observer().tick();
+  EXPECT_TRUE(trap.sprung());
+  expect_first_cause();
 }
 
 TEST_F(FirstCause, OfARankThatLeavesWhileACallWaitsForIt) {
@@ -133,8 +126,16 @@ TEST_F(FirstCause, OfARankThatLeavesWhileACallWaitsForIt) {
     ASSERT_TRUE(observer().is_done(host_.group(kObserver, kGroup), call(Kind::broadcast)));
   const std::uint64_t waits = call(Kind::broadcast);
   ASSERT_FALSE(observer().is_done(host_.group(kObserver, kGroup), waits));
-  observer().tick();  // begins to count
-  look_while_it_leaves(block_of(kFinder));
+  observer().tick();          // begins to count
+  state_now = [&](int pid) {  // asked after `done` of a rank was read, and before its `left`
+    if (pid == kLeaver) {
+      break_here();
+      leave();
+    }
+    return std::string();
+  };
+  observer().tick();
+  expect_first_cause();
 }
 
 TEST_F(FirstCause, OfAProcessThatEndsWhileTheOneToBlameIsLookedFor) {
