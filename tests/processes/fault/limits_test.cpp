@@ -88,7 +88,7 @@ TEST_F(Limits, TooSmallFilesAreNamedToAll) {
 
 TEST_F(Limits, AreNamedToRanksThatMeetByAnExchangeOfTheirOwn) {
   JobOptions options = job_of("auto", {"exchanged"}, "20", 2);
-  options.prefixes = {{}, limited("ulimit -n 20")};
+  options.prefixes = {{}, limited("ulimit -n 12")};
   const auto store = serve_store("auto", options);
   auto workers = start_job(options);
   expect_told(workers, 1, "(ulimit -");

@@ -128,7 +128,7 @@ TEST_F(FirstCause, OfARankThatLeavesWhileACallWaitsForIt) {
   ASSERT_FALSE(observer().is_done(host_.group(kObserver, kGroup), waits));
   observer().tick();          // begins to count
   state_now = [&](int pid) {  // asked after `done` of a rank was read, and before its `left`
-    if (pid == kLeaver) {
+    if (pid == host_.regions(kLeaver).control().words().pid) {
       break_here();
       leave();
     }
