@@ -15,8 +15,8 @@ struct Figures {
   double avg = 0;
   double min = 0;
   double max = 0;
-  /// OSU (-z): percentiles of single calls, each the mean over the ranks. None: no call was timed by
-  /// itself.
+  /// OSU (-z): percentiles of single calls, each the mean over the ranks. None: no call was timed
+  /// by itself.
   std::optional<double> p50;
   std::optional<double> p99;
   /// Context switches of a rank in a call: it gave its core up, or lost it.

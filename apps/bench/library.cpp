@@ -197,7 +197,8 @@ std::uint16_t free_port() {
 
 const std::string kOnNccl = "cpu:native,cuda:nccl";
 
-/// By tuttirun where it stands beside us and all ranks run here, else by hand with what env:// reads.
+/// By tuttirun where it stands beside us and all ranks run here, else by hand with what env://
+/// reads.
 Launch ours(const LaunchRequest& request, const std::vector<std::string>& arguments) {
   Launch launch;
   const bool core_per_rank = request.ranks <= request.cpus && request.hosts.empty();

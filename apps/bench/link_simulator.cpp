@@ -89,13 +89,13 @@ class Switch {
     for (const os::Fd& device : devices) polled_.push_back({device.get(), 0, 0});
   }
 
-  void run(const std::stop_token& stop) {
+  void run(const std::atomic<bool>& ended) {
     // Ranks that spin on all cores must not stop the network.
     sched_param priority{};
     priority.sched_priority = 1;
     (void)::sched_setscheduler(0, SCHED_FIFO, &priority);
     ::prctl(PR_SET_TIMERSLACK, 1000);
-    while (!stop.stop_requested()) {
+    while (!ended) {
       const Time now = Clock::now();
       Time next = now + kLongestSleep;
       pass_on(now, next);
@@ -217,8 +217,12 @@ LinkSimulator::LinkSimulator(const std::vector<std::string>& namespaces, const L
                for (const auto& name : namespaces) devices.push_back(open_tun_in(name));
                return devices;
              }).get();
-  thread_ = std::jthread(
-      [this, shape](const std::stop_token& stop) { Switch(devices_, shape).run(stop); });
+  thread_ = std::thread([this, shape] { Switch(devices_, shape).run(ended_); });
+}
+
+LinkSimulator::~LinkSimulator() {
+  ended_ = true;
+  thread_.join();
 }
 
 }  // namespace tutti::bench

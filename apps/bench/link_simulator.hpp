@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -26,10 +27,14 @@ class LinkSimulator {
   /// Packets to address x.x.x.k go to the k-th namespace, counted from 1. Throws
   /// std::runtime_error.
   LinkSimulator(const std::vector<std::string>& namespaces, const LinkShape& shape);
+  LinkSimulator(const LinkSimulator&) = delete;
+  LinkSimulator& operator=(const LinkSimulator&) = delete;
+  ~LinkSimulator();
 
  private:
   std::vector<os::Fd> devices_;
-  std::jthread thread_;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
 };
 
 }  // namespace tutti::bench

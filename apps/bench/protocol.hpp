@@ -34,7 +34,7 @@ struct Command {
   std::uint32_t magic = kMagic;
   Task task = Task::quit;
   std::uint32_t operation = 0;  ///< number_of
-  /// loop: each such call is timed by itself as well, where it ends before the next begins; 0: none.
+  /// loop: each such call is timed by itself as well; 0: none.
   std::uint32_t timed_alone = 0;
   std::uint64_t bytes = 0;
   std::uint64_t warmup = 0;

@@ -33,16 +33,8 @@ def piece(name, operations, sizes, ranks, *more):
     return Piece(name, [str(word) for word in words])
 
 
-def quick_pieces():
-    """A coarse picture of one host in a few minutes."""
-    for ranks in (2, 4, 8):
-        yield piece(f"quick-{ranks}-buffers", ["all_reduce", "broadcast", "reduce", "send_recv", "barrier"], "8,4K,256K,16M", ranks,
-                    "--budget", 30)
-        yield piece(f"quick-{ranks}-blocks", ["reduce_scatter", "all_gather", "gather", "scatter", "all_to_all"], "8,4K,256K", ranks,
-                    "--budget", 30)
-
-
 def host_pieces(number):
+    """All operations on one host, five minutes on two cores."""
     for ranks in (2, 4, 8):
         for name, operations, sizes in (("reduce", ["all_reduce", "reduce", "reduce_scatter"], BLOCKS),
                                         ("large", ["all_reduce", "reduce"], "16M"),
@@ -133,7 +125,7 @@ def quick():
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.json"):
         old.unlink()
-    unmeasured, _ = measure(list(quick_pieces()), folder)
+    unmeasured, _ = measure(list(host_pieces("quick")), folder)
     return tell(folder, unmeasured)
 
 

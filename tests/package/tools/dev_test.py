@@ -1,4 +1,5 @@
-"""What ./dev test chooses: the begin of a change, the tests that look at it, sizes by rotation, parts of everything."""
+"""What ./dev test chooses: the begin of a change, the tests that look at it, sizes by rotation, parts of everything.
+What ./dev bench measures, and its summary."""
 
 import contextlib
 import io
@@ -12,6 +13,8 @@ import unittest.mock
 from planted import ROOT, FolderTest, ended, run
 
 import aarch64_tests
+import bench_summary
+import benching
 import budget
 import building
 import changed
@@ -349,3 +352,84 @@ class Parts(unittest.TestCase):
             done = run(sys.executable, ROOT / "tools" / "dev" / "main.py", *words)
             self.assertEqual(done.returncode, 1)
             self.assertIn(text, done.stdout + done.stderr)
+
+
+class Bench(FolderTest):
+    """The grids of ./dev bench and their summary."""
+
+    @staticmethod
+    def document(*points, rounds=5, others=0.0, **settings):
+        """Of points (operation, ranks, bytes, ratio)."""
+        return {"mode": "loop", "rounds": rounds, "libraries": [], **settings,
+                "points": [{"operation": operation, "ranks": ranks, "bytes": count, "state": "near", "others_cpu": others,
+                            "ratio": ratio, "best_peer": "impi", "libraries": {"tutti": {"us": 2 * ratio}}}
+                           for operation, ranks, count, ratio in points]}
+
+    def rows(self, *documents):
+        """The words of each line of the summary, by the first."""
+        lines = list(bench_summary.summary(bench_summary.Figures(documents)))
+        return {line.strip().split("  ")[0]: line.split() for line in lines if line.strip()}
+
+    def test_a_group_has_the_geometric_mean_and_the_worst_cell(self):
+        rows = self.rows(self.document(("all_reduce", 2, 8, 0.5), ("all_reduce", 2, 4096, 2.0), ("send_recv", 4, 8, 0.25),
+                                       ("send_recv", 4, 100, 3.0)))
+        self.assertEqual(rows["all cells"][2:6], ["3", "0.63", "1", "2.00"])  # (0.5 * 2 * 0.25) ^ (1 / 3)
+        self.assertEqual(rows["all_reduce"][1:5], ["2", "1.00", "1", "2.00"])
+        self.assertEqual(rows["8 bytes, all operations"][4:6], ["2", "0.35"])
+        self.assertEqual(rows["random sizes"][2:4], ["1", "3.00"])
+
+    def test_a_cell_is_the_median_of_the_files_that_count(self):
+        cell = ("barrier", 2, 0)
+        calm = [self.document((*cell, ratio)) for ratio in (1.0, 1.2, 5.0)]
+        busy = self.document((*cell, 9.0), others=0.2)
+        for documents, ratio in (([*calm, busy, busy], 1.2), ([busy], 9.0), ([*calm, self.document((*cell, 0.9), rounds=15)], 0.9)):
+            figures = bench_summary.Figures(documents)
+            self.assertEqual([figures.ratio(one) for one in figures.measured], [ratio])
+
+    def test_hosts_are_a_table_with_the_goal_of_their_links(self):
+        settings = {"hosts": 2, "network": "1Gbit,1ms"}
+        # 8 bytes there and back take 2 ms, and 2 * 98 bytes at 1 Gbit/s.
+        (cell,) = bench_summary.Figures([self.document(("send_recv", 2, 8, 1.0), **settings)]).measured
+        self.assertAlmostEqual(bench_summary.ideal_us(cell, *bench_summary.link_of("1Gbit,1ms")), 2000 + 2 * 98 * 8e-3)
+        alone = self.document(("send_recv", 2, 8, 1.1), ("all_reduce", 2, 8, 1.1), mode="sync", **settings)
+        alone["points"][0]["libraries"]["tutti"]["us"] = 2400
+        rows = self.rows(alone, self.document(("send_recv", 2, 8, 1.4), **settings))
+        self.assertEqual(rows["2 hosts, 1Gbit,1ms"][3:8], ["3", "1.10", "1.40", "3", "1.40"])
+        self.assertEqual(rows["beyond 1.05 x (delay + bytes with headers) + 100 us: 1 of 2 cells"][-4:], ["1", "of", "2", "cells"])
+
+    def test_what_has_no_ratio_is_named(self):
+        document = self.document(("barrier", 2, 0, 1.0))
+        del document["points"][0]["ratio"]
+        document["libraries"] = [{"library": "impi", "ranks": 2, "failure": "not installed\nmore"}]
+        rows = self.rows(document)
+        self.assertIn("shared memory: barrier 0, 2 ranks: no ratio", rows)
+        self.assertIn("shared memory: impi, 2 ranks: not installed", rows)
+
+    def test_cells_that_are_behind_are_measured_again_as_before(self):
+        figures = bench_summary.Figures([self.document(("all_reduce", 4, 8, 1.1), ("all_reduce", 4, 64, 1.2), ("barrier", 4, 0, 0.9),
+                                                       hosts=2, network="1Gbit,1ms", mode="sync")])
+        (again,) = benching.again_pieces(figures)
+        for words in ("all_reduce --sizes 8,64 --ranks 4 ", "--rounds 15 --mode sync", "--hosts 2 --network 1Gbit,1ms"):
+            self.assertIn(words, " ".join(again.words))
+
+    def test_pieces_have_names_of_their_own(self):
+        names = [one.name for one in benching.full_pieces()]
+        self.assertEqual(len(set(names)), len(names))
+
+    def test_an_interrupted_run_names_what_it_has_not_measured_and_goes_on(self):
+        pieces = [benching.Piece(name, []) for name in ("a", "b", "c")]
+        (self.root / "a.json").touch()
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        def measured(*words):
+            words[-1].touch()
+            return True
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.patch(benching, run=interrupted)
+            self.assertEqual(benching.measure(pieces, self.root), (["b", "c"], False))
+            self.patch(benching, run=measured)
+            self.assertEqual(benching.measure(pieces, self.root), ([], True))
+        self.assertTrue((self.root / "c.json").exists())
