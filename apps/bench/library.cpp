@@ -144,7 +144,6 @@ Program impi(const LaunchRequest& request) {
   }
   program.argv = {mpiexec, "-n", std::to_string(request.ranks)};
   if (!request.hosts.empty()) {
-    // Each host would bind its ranks to the same CPUs.
     for (const auto& [name, value] :
          {std::pair("I_MPI_HYDRA_BOOTSTRAP_EXEC", request.remote_shell.string()),
           std::pair("I_MPI_HYDRA_IFACE", std::string(kHostInterface)),
@@ -180,6 +179,8 @@ Launch by_mpiexec(const std::string& mpi, const LaunchRequest& request,
   }
   program.argv.push_back(worker.string());
   program.argv.insert(program.argv.end(), arguments.begin(), arguments.end());
+  // Its launcher would bind the ranks of each host to the same CPUs.
+  if (!request.hosts.empty() && request.ranks <= request.cpus) program.argv.push_back("--pin");
   Launch launch;
   launch.settings = settings_text(program, worker);
   if (!request.hosts.empty()) enter(request.hosts.front(), program);
@@ -201,7 +202,7 @@ const std::string kOnNccl = "cpu:native,cuda:nccl";
 /// reads.
 Launch ours(const LaunchRequest& request, const std::vector<std::string>& arguments) {
   Launch launch;
-  const bool core_per_rank = request.ranks <= request.cpus && request.hosts.empty();
+  const bool core_per_rank = request.ranks <= request.cpus;
   std::vector<std::string> worker{worker_of(kOurs, request.programs).string()};
   worker.insert(worker.end(), arguments.begin(), arguments.end());
   if (core_per_rank) worker.push_back("--pin");

@@ -121,6 +121,7 @@ int main(int argc, char** argv) {
   try {
     const auto options = tutti::bench::parse_worker_options(argc, argv);
     Mpi library;
+    if (options.pin) tutti::bench::pin_to_cpu_of(library.rank());
     code = tutti::bench::serve(library, options.socket);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -64,6 +64,10 @@ TEST(Launch, MpisAreStartedOnTheFirstHostWhichReachesTheOthers) {
     for (const auto& [name, value] : program.environment) all += name + "=" + value + " ";
     EXPECT_THAT(all, AllOf(HasSubstr("/folder/shell "), HasSubstr("10.0.0.2"), HasSubstr("e0 ")))
         << library;
+    LaunchRequest wide = on_two_hosts(library);
+    EXPECT_THAT(program.argv, Not(Contains("--pin"))) << library;
+    wide.cpus = 4;
+    EXPECT_THAT(plan_launch(wide).programs[0].argv, Contains("--pin")) << library;
   }
 }
 
