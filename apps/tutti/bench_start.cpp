@@ -1,6 +1,7 @@
 #include "apps/tutti/bench_start.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -33,7 +34,7 @@ struct StartOptions {
   int timeout_s = 120;
 };
 
-void print(const std::string& text) {
+void say(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
@@ -57,7 +58,7 @@ double time_job(const fs::path& programs, int ranks, std::chrono::seconds timeou
   const auto begin = Clock::now();
   auto job = os::spawn(spawn);
   if (!job) throw std::runtime_error(std::string(job.status().message()));
-  const auto ended = job->wait(begin + timeout);
+  auto ended = job->wait(begin + timeout);
   const std::chrono::duration<double> took = Clock::now() - begin;
   if (!ended || !*ended) (void)job->kill(SIGTERM);
   if (!ended || !*ended || !(**ended).success())
@@ -83,7 +84,7 @@ void measure(const StartOptions& options) {
   if (!options.against_build.empty())
     builds.push_back(fs::absolute(options.against_build).lexically_normal() / "bin");
   bench::prepare_process();
-  print(
+  say(
       base::format("seconds from the exec of tuttirun to the end of its job, {} rounds\n"
                    "{:>6} {:>9} {:>9} {:>9}{}\n",
                    options.rounds, "ranks", "median", "min", "max",
@@ -98,7 +99,7 @@ void measure(const StartOptions& options) {
             time_job(builds[build], ranks, std::chrono::seconds(options.timeout_s)));
       }
     }
-    print(row_of(ranks, took.front(), builds.size() > 1 ? took.back() : std::vector<double>()));
+    say(row_of(ranks, took.front(), builds.size() > 1 ? took.back() : std::vector<double>()));
   }
 }
 
