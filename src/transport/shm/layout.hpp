@@ -69,8 +69,8 @@ struct Note {
 struct alignas(64) GroupBlock {
   Arrival lines[kLines];                 ///< operation n has line n modulo kLines,
   Counter counters[kWindow][kCounters];  ///< counters n modulo kWindow,
-  /// Every operation up to a number has ended on this rank: number << 24 | the lowest 24 bits of the
-  /// fingerprint of that operation.
+  /// Every operation up to a number has ended on this rank: number << 24 | the lowest 24 bits of
+  /// the fingerprint of that operation.
   Counter done;
   CallRecord calls[kLines];  ///< and the record of its line's number
   Note note;

@@ -46,13 +46,14 @@ template <class Counter>
 /// that is not written need not be fetched.
 inline void record_call(CallRecord& record, const std::array<std::uint64_t, 3>& call) noexcept {
   for (std::size_t i = 0; i < call.size(); ++i) {
-    // relaxed, here and below: published with the line.
+    // relaxed: published with the line.
     if (record.call[i].load(std::memory_order_relaxed) != call[i])
       record.call[i].store(call[i], std::memory_order_relaxed);
   }
 }
 
 [[nodiscard]] inline std::array<std::uint64_t, 3> recorded_call(const CallRecord& record) noexcept {
+  // relaxed: the line came before, and it may be written anew meanwhile.
   const auto word = [&](int i) { return record.call[i].load(std::memory_order_relaxed); };
   return {word(0), word(1), word(2)};
 }

@@ -121,7 +121,7 @@ TEST_F(Stalled, ACallThatCannotBeginInSharedMemory) {
   ASSERT_NO_FATAL_FAILURE(start_over("shm", "queue"));
   const std::string text = warning(0);
   expect_has(text, "broadcast(");
-  expect_has(text, " is at operation 3, and at most 8 may be under way");
+  expect_has(text, " is at operation 3, and at most 64 may be under way");
   end_quietly();
 }
 

@@ -52,6 +52,25 @@ TEST_F(PlanCacheTest, WhatFitsIntoTheLineNeedsNoStaging) {
   EXPECT_EQ(larger.stage_bytes, 64u);
 }
 
+TEST_F(PlanCacheTest, CallsThatStageLittleMayBeFarApart) {
+  constexpr std::size_t kKiB = 1024 / 4;  // in elements
+  const auto broadcast = [](std::size_t count) {
+    Collective call = all_reduce(count);
+    call.kind = Kind::broadcast;
+    return call;
+  };
+  EXPECT_EQ(cache_.find(broadcast(12)).window, transport::shm::kLines) << "in the line";
+  EXPECT_EQ(cache_.find(broadcast(4 * kKiB)).window, transport::shm::kLines);
+  EXPECT_EQ(cache_.find(broadcast(8 * kKiB)).window, transport::shm::kLines / 2);
+  EXPECT_EQ(cache_.find(broadcast(64 * kKiB)).window, transport::shm::kWindow);
+  PlanCache counts(0, plan::make_topology({0, 0}), 4, "broadcast:broadcast_chunked");
+  EXPECT_EQ(counts.find(broadcast(1)).window, transport::shm::kWindow) << "8 counters";
+  PlanCache frames(0, plan::make_topology({0, 0}), 4, "broadcast:binomial_broadcast");
+  EXPECT_EQ(frames.find(broadcast(1)).window, transport::shm::kWindow) << "held frames";
+  PlanCache hosts(0, plan::make_topology({0, 0, 1}), 4, {});
+  EXPECT_EQ(hosts.find(broadcast(1)).window, transport::shm::kWindow);
+}
+
 TEST_F(PlanCacheTest, FewElementsOfAnyDtypeAreDoneAsOneShot) {
   for (int number = 0; number < kDTypeCount; ++number) {
     const auto dtype = static_cast<DType>(number);

@@ -268,7 +268,7 @@ void stalled(ProcessGroup& world, const std::string& what) {
   if (world.rank() == 1 && what == "elsewhere") pair.barrier().wait();
   if (world.rank() == 1) wait_for_the_test();
   if (what == "queue") {
-    for (int i = 0; i < 10; ++i) world.broadcast(one, {.root = 0}).wait();
+    for (int i = 0; i < 66; ++i) world.broadcast(one, {.root = 0}).wait();  // 64 may be ahead
   } else if (what == "receive") {
     if (world.rank() == 0) world.recv(one, 1);
     if (world.rank() == 1) world.send(one, 0);
