@@ -31,15 +31,16 @@ std::uint64_t OperationRunner::submit(Group& group, const Collective& call) noex
   if (group.broken) [[unlikely]]
     return ticket;
   propagation_.guarded(&group, [&] {
-    const BoundPlan* const bound = group.window.has_queued() ? nullptr : plan_to_begin(group, call);
+    const BoundPlan* const bound = group.window.has_queued() ? nullptr : &group.plans->find(call);
+    const bool begins = bound != nullptr && may_begin(group, call, *bound);
     if (group.broken) [[unlikely]]
       return;
     const std::uint64_t record =
-        recorder_ == nullptr ? 0
-                             : recorder_->called(group.record_place, ticket, call,
-                                                 bound == nullptr ? record::EntryState::queued
-                                                                  : record::EntryState::running);
-    if (bound != nullptr) [[likely]]
+        recorder_ == nullptr
+            ? 0
+            : recorder_->called(group.record_place, ticket, call,
+                                begins ? record::EntryState::running : record::EntryState::queued);
+    if (begins) [[likely]]
       return start(group, call, *bound, record);
     group.window.enqueue(call, record);
     ++queued_;
@@ -48,14 +49,11 @@ std::uint64_t OperationRunner::submit(Group& group, const Collective& call) noex
   return ticket;
 }
 
-const BoundPlan* OperationRunner::plan_to_begin(Group& group, const Collective& call) {
-  const BoundPlan& bound = group.plans->find(call);
+bool OperationRunner::may_begin(Group& group, const Collective& call, const BoundPlan& bound) {
   const bool may = group.window.may_begin(call, bound);
-  if (const int other = group.window.disagreeing(); other >= 0) [[unlikely]] {
+  if (const int other = group.window.disagreeing(); other >= 0) [[unlikely]]
     propagation_.break_group(group, agreement_.differs_behind(group, other));
-    return nullptr;
-  }
-  return may ? &bound : nullptr;
+  return may && !group.broken;
 }
 
 bool OperationRunner::start_queued() {
@@ -69,12 +67,13 @@ bool OperationRunner::start_queued() {
 bool OperationRunner::start_queued(Group& group) {
   bool moved = false;
   while (group.window.has_queued() && !group.broken) {
-    const BoundPlan* const bound = plan_to_begin(group, group.window.first_queued().call());
-    if (bound == nullptr) break;
+    Queued& first = group.window.first_queued();
+    if (first.plan == nullptr) first.plan = &group.plans->find(first.call());
+    if (!may_begin(group, first.call(), *first.plan)) break;
     Queued next = group.window.dequeue();
     --queued_;
     if (recorder_ != nullptr) recorder_->began(next.record());
-    start(group, next.call(), *bound, next.record());
+    start(group, next.call(), *next.plan, next.record());
     moved = true;
   }
   return moved;

@@ -56,8 +56,8 @@ class OperationRunner final : public FailurePropagation::Operations {
   void end_all(Group& group) noexcept override;
 
  private:
-  /// The plan of the call, if it may begin now; nullptr: it must wait, or the group is broken.
-  [[nodiscard]] const BoundPlan* plan_to_begin(Group& group, const Collective& call);
+  /// True if the call may begin. Breaks the group if a rank has made other calls.
+  [[nodiscard]] bool may_begin(Group& group, const Collective& call, const BoundPlan& bound);
   void start(Group& group, const Collective& call, const BoundPlan& bound, std::uint64_t record);
   bool start_queued(Group& group);
   [[nodiscard]] bool take_memory(Op& op);

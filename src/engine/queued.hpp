@@ -9,6 +9,8 @@
 
 namespace tutti::engine {
 
+struct BoundPlan;
+
 /// A call that waits for a slot, with a copy of the Details, which the caller need not keep. The
 /// elements of tensors are not copied, except a factor of one value.
 class Queued {
@@ -19,6 +21,10 @@ class Queued {
   [[nodiscard]] const Collective& call() noexcept;
   /// Its number in the flight recorder.
   [[nodiscard]] std::uint64_t record() const noexcept { return record_; }
+
+  /// Looked up once it is the first one that waits. No other plan is looked up before it begins, so
+  /// this one stays.
+  const BoundPlan* plan = nullptr;
 
  private:
   Collective call_;
