@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 
 namespace tutti::engine {
@@ -50,11 +52,26 @@ class CreditAccount {
   std::uint64_t reported_ = 0;
 };
 
-// Operations: bytes of one stream that may be sent before the peer has entered the operation.
-inline constexpr std::uint64_t kEagerPerStream = 64 * 1024;
-// The same for all streams to one peer together.
-inline constexpr std::uint64_t kEagerPerPeer = 512 * 1024;
-inline constexpr std::uint64_t kEagerReport = 64 * 1024;
+/// How much the ranks of a world may send to each other unasked. All ranks know how many they are,
+/// so both sides of a pair agree without a message.
+struct EagerWindows {
+  std::uint64_t peer;      ///< bytes of operations to one peer, in all streams together
+  std::uint64_t stream;    ///< of these, bytes of one stream before the peer enters the operation
+  std::uint64_t messages;  ///< bytes of eager messages to one peer, and more than kEagerLimit
+};
+
+/// A process keeps up to 32 MiB of operations, and as much of messages, for which it has not asked.
+/// Each peer has an equal share, within bounds; the least take more in worlds of more than 64 and
+/// 256 ranks. Eight operations, as many as run in a group, have a window each.
+[[nodiscard]] constexpr EagerWindows eager_windows(std::size_t ranks) noexcept {
+  constexpr std::uint64_t kKiB = 1024;
+  const std::uint64_t share = std::bit_floor(32 * kKiB * kKiB / std::max<std::uint64_t>(ranks, 1));
+  const std::uint64_t peer = std::clamp(share, 512 * kKiB, 2048 * kKiB);
+  return {peer, peer / 8, std::clamp(share, 128 * kKiB, 1024 * kKiB)};
+}
+/// The windows of small worlds, which are the greatest.
+inline constexpr EagerWindows kMostEager = eager_windows(1);
+
 // A frame counts at least this much, because even a small one costs memory while it is held.
 inline constexpr std::uint64_t kEagerLeast = 64;
 
@@ -65,11 +82,9 @@ inline constexpr std::uint64_t kEagerLeast = 64;
 
 // Point to point: the largest eager message.
 inline constexpr std::uint64_t kEagerLimit = 64 * 1024;
-// The bytes of all eager messages to one peer. It is more than kEagerLimit, because the receiver
-// reports only after each kP2PEagerReport: so a message of kEagerLimit always fits once the
-// receiver has used all others.
-inline constexpr std::uint64_t kP2PEagerCredit = 128 * 1024;
-inline constexpr std::uint64_t kP2PEagerReport = 32 * 1024;
+// The receiver reports after each quarter of the window, so a message of kEagerLimit always fits
+// once it has used all others.
+static_assert(eager_windows(1 << 20).messages * 3 / 4 >= kEagerLimit);
 // Messages, eager or announced by an RTS, that may wait at a process for their recv.
 inline constexpr std::uint64_t kMatchCredit = 65536;
 inline constexpr std::uint64_t kMatchReport = kMatchCredit / 4;

@@ -187,7 +187,8 @@ void FrameDispatcher::handle_for_operation(int peer, const FrameHeader& header) 
   if (op.seq != header.seq) return;
   const bool runs = op.state == Op::State::running;
   if (type_of(header) == FrameType::want) {
-    parts_.channel.control(peer, encode(CreditFrame{header.group, header.seq, kEagerPerStream}));
+    parts_.channel.control(
+        peer, encode(CreditFrame{header.group, header.seq, parts_.channel.windows().stream}));
   } else if (type_of(header) == FrameType::token) {
     if (!runs) return;
     parts_.propagation.break_for(

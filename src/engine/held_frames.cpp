@@ -20,8 +20,8 @@ namespace {
 // times what they count, of an operation that we have not begun there are three control frames at
 // most (want, credit, token) from each of those that the peer has under way, and of one that runs
 // here no more is held than comes without credit for its receives.
-constexpr std::size_t kMostHeld = std::size_t{16} << 20;
-constexpr std::size_t kMostHeldOfEach = std::size_t{1} << 20;
+constexpr std::size_t kMostHeld = std::size_t{32} << 20;
+constexpr std::size_t kMostHeldOfEach = std::size_t{3} << 20;
 constexpr std::size_t kMostPerByte = 9;
 static_assert(HeldFrames::kBookkeeping + FrameBuffers::size_for(1) <= kMostPerByte * kEagerLeast);
 constexpr bool takes_at_most(std::size_t per_byte) {
@@ -32,11 +32,11 @@ constexpr bool takes_at_most(std::size_t per_byte) {
   return true;
 }
 static_assert(takes_at_most(kMostPerByte));
-static_assert(kMostPerByte * kEagerPerPeer + std::size_t{3} * transport::shm::kWindow *
-                                                 transport::shm::kMaxGroups *
-                                                 HeldFrames::kBookkeeping <=
+static_assert(kMostPerByte * kMostEager.peer + std::size_t{3} * transport::shm::kWindow *
+                                                   transport::shm::kMaxGroups *
+                                                   HeldFrames::kBookkeeping <=
               kMostHeld);
-static_assert(kMostPerByte * kEagerPerStream <= kMostHeldOfEach);
+static_assert(kMostPerByte * kMostEager.stream <= kMostHeldOfEach);
 // Control frames of one operation come soon after each other.
 constexpr std::size_t kLookBack = 64;
 

@@ -27,9 +27,11 @@ constexpr std::size_t kMostBounced = std::size_t{1} << 20;
 }  // namespace
 
 MessageChannel::MessageChannel(std::span<transport::Transport* const> transports)
-    : spilled_(std::make_unique_for_overwrite<std::byte[]>(transport::kMaxFramePayload)) {
+    : windows_(eager_windows(transports.size())),
+      spilled_(std::make_unique_for_overwrite<std::byte[]>(transport::kMaxFramePayload)) {
   peers_.reserve(transports.size());
-  for (transport::Transport* const transport : transports) peers_.emplace_back(&pool_, transport);
+  for (transport::Transport* const transport : transports)
+    peers_.emplace_back(&pool_, transport, windows_);
   unflushed_.reserve(peers_.size());
 }
 

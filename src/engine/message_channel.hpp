@@ -167,6 +167,7 @@ class MessageChannel final : public ControlChannel {
   [[nodiscard]] FrameBuffers& buffers() noexcept { return buffers_; }
 
   // Credit.
+  [[nodiscard]] const EagerWindows& windows() const noexcept { return windows_; }
   void eager_acknowledged(int peer, const transport::EagerCreditFrame& credit) noexcept;
   void messages_acknowledged(int peer, const transport::P2PCreditFrame& credit) noexcept;
   /// How many messages point to point may be sent to this peer; below: how many bytes of them.
@@ -193,8 +194,11 @@ class MessageChannel final : public ControlChannel {
     bool spilled = false;
   };
   struct Peer {
-    Peer(std::pmr::memory_resource* pool, transport::Transport* with)
-        : transport(with), held(pool) {}
+    Peer(std::pmr::memory_resource* pool, transport::Transport* with, const EagerWindows& windows)
+        : transport(with),
+          held(pool),
+          eager(windows.peer, windows.stream),
+          eager_messages(windows.messages, windows.messages / 4) {}
     transport::Transport* transport;
     std::uint64_t token = 0;
     Fifo<OutFrame> out;
@@ -206,10 +210,10 @@ class MessageChannel final : public ControlChannel {
     bool used = false;        ///< more was sent to it than a question, or something has come
     bool only_asked = false;  ///< see is_only_asked
     HeldFrames held;
-    std::deque<HeldFrames::Frame> messages;                          ///< see keep_message
-    CreditAccount eager{kEagerPerPeer, kEagerReport};                ///< bytes of operations
-    CreditAccount eager_messages{kP2PEagerCredit, kP2PEagerReport};  ///< bytes of messages
-    CreditAccount matches{kMatchCredit, kMatchReport};               ///< messages without a recv
+    std::deque<HeldFrames::Frame> messages;             ///< see keep_message
+    CreditAccount eager;                                ///< bytes of operations
+    CreditAccount eager_messages;                       ///< bytes of messages
+    CreditAccount matches{kMatchCredit, kMatchReport};  ///< messages without a recv
     Arriving arriving;
     std::vector<std::byte> buffer;
   };
@@ -226,6 +230,7 @@ class MessageChannel final : public ControlChannel {
   void has_left_memory(Peer& to, OutFrame&& frame) noexcept;
   void take_eager(int peer, std::uint64_t cost) noexcept;
 
+  const EagerWindows windows_;
   std::pmr::unsynchronized_pool_resource pool_;  ///< so that holding frames asks for no memory
   std::vector<Peer> peers_;
   std::vector<int> unflushed_;  ///< those whose `control` may hold frames; has room for all

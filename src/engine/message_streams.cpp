@@ -51,8 +51,8 @@ bool MessageChannel::pump(StreamState& state, Stream& stream) {
     if (post.data == nullptr && !may_bounce(stream.peer)) break;
     std::uint64_t room = stream.credit > stream.sent ? stream.credit - stream.sent : 0;
     const bool eager = room == 0;
-    if (eager && stream.sent < kEagerPerStream && pool.room() >= kEagerLeast)
-      room = std::min(kEagerPerStream - stream.sent, pool.room());
+    if (eager && stream.sent < windows_.stream && pool.room() >= kEagerLeast)
+      room = std::min(windows_.stream - stream.sent, pool.room());
     // Whole elements: the receiver may have to place each on its own.
     const std::uint64_t most = std::min(room, std::uint64_t{transport::kMaxFramePayload});
     const std::uint64_t bytes =
@@ -60,7 +60,7 @@ bool MessageChannel::pump(StreamState& state, Stream& stream) {
     // The empty frame of a block without elements counts as well.
     if (post.end > stream.sent ? bytes == 0 : room == 0) {
       if (!stream.wanted &&
-          stream.sent < kEagerPerStream) {  // else the receiver grants credit by itself
+          stream.sent < windows_.stream) {  // else the receiver grants credit by itself
         stream.wanted = true;
         control(stream.peer, encode(transport::WantFrame{call.group, call.seq}));
       }
@@ -88,7 +88,7 @@ void MessageChannel::grant(StreamState& state) {
   if (state.deferred) return;
   for (Stream& stream : state) {
     const std::uint64_t end = stream.receive_end();
-    if (end <= kEagerPerStream || end <= stream.granted) continue;
+    if (end <= windows_.stream || end <= stream.granted) continue;
     stream.granted = end;
     control(stream.peer, encode(CreditFrame{state.call().group, state.call().seq, end}));
   }
@@ -111,7 +111,7 @@ std::span<std::byte> MessageChannel::place_in_stream(int peer, StreamState& stat
     if (data.offset != std::max(stream.received, stream.kept)) return {};
     // Beyond the eager bytes we have given credit only for receives that are posted, so a frame
     // that finds none is a violation.
-    if (data.offset > kEagerPerStream || data.bytes > kEagerPerStream - data.offset) return {};
+    if (data.offset > windows_.stream || data.bytes > windows_.stream - data.offset) return {};
     return place_kept(peer);
   }
   std::span<std::byte> into;
@@ -184,7 +184,7 @@ std::optional<DataFrame> MessageChannel::deliver_held(StreamState& state, int ra
       continue;
     }
     if (type_of(it->header) == FrameType::want) {
-      control(stream.peer, encode(CreditFrame{call.group, call.seq, kEagerPerStream}));
+      control(stream.peer, encode(CreditFrame{call.group, call.seq, windows_.stream}));
       it = held.erase(it);
       continue;
     }

@@ -19,8 +19,8 @@ static_assert(static_cast<std::uint32_t>(kLibraryTag) == 0x80000000);
 // Checks the bound of the memory that unexpected messages of one peer take: a record for each, and
 // their bytes in buffers of at most 8 times the size.
 static_assert(kMatchCredit * (sizeof(UnexpectedMessage) + MatchQueues::kEach) +
-                  8 * kP2PEagerCredit <=
-              std::uint64_t{16} << 20);
+                  8 * kMostEager.messages <=
+              std::uint64_t{24} << 20);
 static_assert(sizeof(HeldFrames::Frame) <=
               sizeof(UnexpectedMessage) + MatchQueues::kEach);  // without a group
 

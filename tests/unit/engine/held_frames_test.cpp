@@ -36,9 +36,9 @@ TEST_F(HeldFramesTest, MemoryIsBoundedAndEachOperationThatRunsAddsToTheBound) {
     return pushed * HeldFrames::memory_of(large);
   };
   const std::size_t at_first = fill(0);
-  EXPECT_GT(at_first, 8 * kEagerPerPeer);
-  EXPECT_LE(at_first, std::size_t{16} << 20);
-  EXPECT_GE(fill(4), 4 * kEagerPerStream);
+  EXPECT_GT(at_first, 8 * kMostEager.peer);
+  EXPECT_LE(at_first, std::size_t{32} << 20);
+  EXPECT_GE(fill(4), 4 * kMostEager.stream);
   held_.erase_if([](const HeldFrames::Frame&) { return true; });
   EXPECT_EQ(fill(0), at_first) << "what has left counts no more";
 }

@@ -13,6 +13,7 @@ namespace {
 using namespace transport;
 
 constexpr std::uint64_t kGroup = 7;
+constexpr EagerWindows kWindows = eager_windows(3);
 
 std::vector<std::byte> bytes_of(std::size_t size, unsigned seed) {
   std::vector<std::byte> bytes(size);
@@ -88,13 +89,13 @@ class MessageChannelTest : public testing::Test {
 };
 
 TEST_F(MessageChannelTest, SendsEagerBytesUnaskedAndTheRestForCredit) {
-  std::vector<std::byte> out = bytes_of(200'000, 1);
+  std::vector<std::byte> out = bytes_of(kWindows.stream + 200'000, 1);
   post_send(state_, out);
-  EXPECT_EQ(bytes_sent(), kEagerPerStream);
+  EXPECT_EQ(bytes_sent(), kWindows.stream);
   EXPECT_FALSE(channel_.pump(state_));
-  state_[1].take_credit(150'000);
+  state_[1].take_credit(kWindows.stream + 150'000);
   EXPECT_TRUE(channel_.pump(state_));
-  EXPECT_EQ(bytes_sent(), 150'000u);
+  EXPECT_EQ(bytes_sent(), kWindows.stream + 150'000);
   state_[1].take_credit(out.size());
   channel_.pump(state_);
   EXPECT_EQ(bytes_sent(), out.size());
@@ -104,26 +105,46 @@ TEST_F(MessageChannelTest, SendsEagerBytesUnaskedAndTheRestForCredit) {
 }
 
 TEST_F(MessageChannelTest, AsksForCreditWhereTheEagerBytesOfAllStreamsAreUsedUp) {
-  std::vector<std::byte> out = bytes_of(kEagerPerStream, 1);
-  const auto streams = static_cast<std::size_t>(kEagerPerPeer / kEagerPerStream);
+  std::vector<std::byte> out = bytes_of(kWindows.stream, 1);
+  const auto streams = static_cast<std::size_t>(kWindows.peer / kWindows.stream);
   std::vector<StreamState> states(streams + 1);
   for (std::size_t i = 0; i <= streams; ++i) {
     open(states[i], call_of(i + 1));
     post_send(states[i], out);
   }
-  EXPECT_EQ(bytes_sent(), kEagerPerPeer);
+  EXPECT_EQ(bytes_sent(), kWindows.peer);
   EXPECT_EQ(transport_.frames(FrameType::want), 1);
-  channel_.eager_acknowledged(1, {kEagerReport});
+  channel_.eager_acknowledged(1, {kWindows.stream});
   channel_.pump(states[streams]);
-  EXPECT_EQ(bytes_sent(), kEagerPerPeer + kEagerReport);
+  EXPECT_EQ(bytes_sent(), kWindows.peer + kWindows.stream);
+}
+
+// 32 MiB for all peers of a process together, as long as that is not too little for each.
+TEST(EagerWindows, ShareWhatAProcessKeepsForItsPeers) {
+  constexpr std::uint64_t kKiB = 1024;
+  for (std::size_t ranks = 1; ranks <= 4096; ++ranks) {
+    const EagerWindows windows = eager_windows(ranks);
+    EXPECT_EQ(windows.stream * 8, windows.peer);
+    EXPECT_GE(windows.stream, 64 * kKiB);
+    EXPECT_LE(windows.stream, 256 * kKiB);
+    EXPECT_LE(windows.peer, std::max(32 * kKiB * kKiB / ranks, 512 * kKiB)) << ranks;
+    EXPECT_GE(windows.messages, 128 * kKiB);
+    EXPECT_LE(windows.messages,
+              std::min(std::max(32 * kKiB * kKiB / ranks, 128 * kKiB), 1024 * kKiB));
+    EXPECT_LE(windows.peer, kMostEager.peer);
+  }
+  EXPECT_EQ(eager_windows(2).stream, 256 * kKiB);
+  EXPECT_EQ(eager_windows(64).stream, 64 * kKiB);
+  EXPECT_EQ(eager_windows(32).messages, 1024 * kKiB);
+  EXPECT_EQ(eager_windows(256).messages, 128 * kKiB);
 }
 
 TEST_F(MessageChannelTest, MessagesThatNobodyReceivesTakeNoCreditFromOperations) {
   while (channel_.eager_message_room(1) >= kEagerLimit) channel_.message_sent(1, kEagerLimit);
   while (channel_.message_room(1) > 0) channel_.message_sent(1, 0);
-  std::vector<std::byte> out = bytes_of(kEagerPerStream, 1);
+  std::vector<std::byte> out = bytes_of(kWindows.stream, 1);
   post_send(state_, out);
-  EXPECT_EQ(bytes_sent(), kEagerPerStream);
+  EXPECT_EQ(bytes_sent(), kWindows.stream);
 }
 
 TEST_F(MessageChannelTest, WhatComesBeforeItsReceiveIsHeldAndThenDeliveredInOrder) {
@@ -144,7 +165,7 @@ TEST_F(MessageChannelTest, WhatComesBeforeItsReceiveIsHeldAndThenDeliveredInOrde
 }
 
 TEST_F(MessageChannelTest, UsesNothingWhileTheOutputIsDeferred) {
-  const std::vector<std::byte> sent = bytes_of(100'000, 2);
+  const std::vector<std::byte> sent = bytes_of(kWindows.stream + 100'000, 2);
   std::vector<std::byte> in(sent.size());
   state_.deferred = true;
   post_receive(in);
@@ -194,20 +215,20 @@ TEST_F(MessageChannelTest, RefusesHolesRepetitionsAndMoreThanItsCredit) {
   EXPECT_FALSE(hear(state_, data(state_.call(), 8, 8), sent.data()));  // a hole
   EXPECT_TRUE(hear(state_, data(state_.call(), 0, 8), sent.data()));
   EXPECT_FALSE(hear(state_, data(state_.call(), 0, 8), sent.data()));  // again
-  EXPECT_FALSE(hear(state_, data(state_.call(), 8, kEagerPerStream), sent.data()));
+  EXPECT_FALSE(hear(state_, data(state_.call(), 8, kWindows.stream), sent.data()));
   FrameHeader header = encode(data(state_.call(), 8, 1024));
   std::uint64_t counted = 0;
   while (channel_.count_eager(1, header)) counted += 1024;
-  EXPECT_LE(counted, kEagerPerPeer);
+  EXPECT_LE(counted, kWindows.peer);
 }
 
 TEST_F(MessageChannelTest, ReportsEagerBytesOnceTheyAreUsedOrDropped) {
-  const std::vector<std::byte> sent = bytes_of(kEagerPerStream, 2);
+  const std::vector<std::byte> sent = bytes_of(kWindows.stream, 2);
   std::vector<std::byte> in(sent.size());
   post_receive(in);
   ASSERT_TRUE(hear(state_, data(state_.call(), 0, sent.size()), sent.data()));
   EXPECT_EQ(transport_.frames(FrameType::eager_credit), 1);
-  const FrameHeader dropped = encode(data(call_of(2), 0, kEagerPerStream));
+  const FrameHeader dropped = encode(data(call_of(2), 0, kWindows.stream));
   ASSERT_TRUE(channel_.count_eager(1, dropped));
   channel_.consumed(1, dropped);
   EXPECT_EQ(transport_.frames(FrameType::eager_credit), 2);
@@ -252,7 +273,7 @@ TEST_F(MessageChannelTest, AnOwnerIsToldAtOnceOfAFrameThatWasCopied) {
 }
 
 TEST_F(MessageChannelTest, WhatArrivesForAnOwnerThatLetsGoIsDroppedAndItsCreditGivenBack) {
-  std::vector<std::byte> in(kEagerPerStream);
+  std::vector<std::byte> in(kWindows.stream);
   post_receive(in);
   ASSERT_EQ(head(state_, data(state_.call(), 0, in.size())).data(), in.data());
   state_.close();

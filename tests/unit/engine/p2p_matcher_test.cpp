@@ -15,6 +15,8 @@ namespace {
 using std::chrono::seconds;
 using namespace transport;
 
+constexpr std::uint64_t kWindow = eager_windows(3).messages;
+
 class P2PMatcherTest : public P2PWorld {
  protected:
   /// The payload of a frame begins and is all there; on_frame ends it.
@@ -196,8 +198,8 @@ TEST_F(P2PMatcherTest, ASendGoesUnaskedUpToItsLimitAndThenWaits) {
 
 TEST_F(P2PMatcherTest, ThePoolIsFilledAgainByReports) {
   Bytes largest(kEagerLimit);
-  EXPECT_TRUE(done(world_, send(world_, largest, 1)));
-  EXPECT_TRUE(done(world_, send(world_, largest, 1)));
+  for (std::uint64_t sent = 0; sent < kWindow; sent += kEagerLimit)
+    EXPECT_TRUE(done(world_, send(world_, largest, 1)));
   EXPECT_FALSE(done(world_, send(world_, largest, 1)));
   EXPECT_TRUE(done(world_, send(world_, largest, 2))) << "each peer has its own";
   EXPECT_TRUE(hear(1, encode(P2PCreditFrame{1, kEagerLimit})));
@@ -205,24 +207,25 @@ TEST_F(P2PMatcherTest, ThePoolIsFilledAgainByReports) {
 }
 
 TEST_F(P2PMatcherTest, WhatIsReceivedIsReported) {
-  for (std::uint64_t number = 1; number <= 10; ++number) {
+  for (std::uint64_t number = 1; number * kEagerLimit <= kWindow / 2; ++number) {
     Bytes got(kEagerLimit);
     const auto ticket = recv(world_, got, 1);
     EXPECT_TRUE(message_from(1, number, Bytes(kEagerLimit, 3)));
     EXPECT_TRUE(done(world_, ticket));
   }
-  EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 10);
-  EXPECT_EQ(decode<P2PCreditFrame>(transport_.sent.back()).taken_bytes, 10 * kEagerLimit);
+  EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 2) << "after each quarter of the window";
+  EXPECT_EQ(decode<P2PCreditFrame>(transport_.sent.back()).taken_bytes, kWindow / 2);
 }
 
 TEST_F(P2PMatcherTest, MoreThanThePoolIsRefused) {
-  EXPECT_TRUE(message_from(1, 1, Bytes(kEagerLimit)));
-  EXPECT_TRUE(message_from(1, 2, Bytes(kEagerLimit)));
-  EXPECT_FALSE(message_from(1, 3, Bytes(1)));
+  constexpr std::uint64_t kMessages = kWindow / kEagerLimit;
+  for (std::uint64_t number = 1; number <= kMessages; ++number)
+    EXPECT_TRUE(message_from(1, number, Bytes(kEagerLimit)));
+  EXPECT_FALSE(message_from(1, kMessages + 1, Bytes(1)));
   // Of groups that nobody made no more than that is held either.
-  EXPECT_TRUE(message_from(2, 1, Bytes(kEagerLimit), 0, 7));
-  EXPECT_TRUE(message_from(2, 1, Bytes(kEagerLimit), 0, 8));
-  EXPECT_FALSE(message_from(2, 1, Bytes(1), 0, 9));
+  for (std::uint64_t group = 7; group < 7 + kMessages; ++group)
+    EXPECT_TRUE(message_from(2, 1, Bytes(kEagerLimit), 0, group));
+  EXPECT_FALSE(message_from(2, 1, Bytes(1), 0, 7 + kMessages));
 }
 
 TEST_F(P2PMatcherTest, AFloodForAClosedGroupLetsNoQueueGrow) {
@@ -251,12 +254,12 @@ TEST_F(P2PMatcherTest, UnexpectedMessagesAreBoundedWithAllThatIsKeptOfThem) {
     const std::size_t before = test::memory_in_use();
     std::uint64_t number = 1;
     const std::uint64_t id = made ? 1 : 7;
-    for (; number <= kP2PEagerCredit / 65; ++number)
+    for (; number <= kWindow / 65; ++number)
       ASSERT_TRUE(message_from(peer, number, Bytes(65), static_cast<int>(number), id));
     for (; number <= kMatchCredit; ++number)
       ASSERT_TRUE(hear(peer, rts(number, 100'000, static_cast<int>(number), id)));
     EXPECT_FALSE(hear(peer, rts(number, 100'000, 0, id)));
-    EXPECT_LE(test::memory_in_use() - before, std::size_t{20} << 20);
+    EXPECT_LE(test::memory_in_use() - before, std::size_t{28} << 20);
   }
 }
 
@@ -419,9 +422,14 @@ TEST_F(P2PMatcherTest, AMessageOfAForeignRankThatArrivesWhileTheGroupIsMadeIsDro
   EXPECT_TRUE(done(others, ticket));
   EXPECT_EQ(got, (Bytes{1, 2, 3, 4}));
   EXPECT_EQ(engine_.received(others, ticket).source, 1) << "global rank 2";
-  // What it took counts no longer: as much as ever may come eagerly.
-  EXPECT_TRUE(message_from(1, 1, Bytes(kEagerLimit)));
-  EXPECT_TRUE(message_from(1, 2, Bytes(kEagerLimit)));
+  // What it took counts no longer: it is reported with the rest of a quarter of the window.
+  EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 0);
+  Bytes rest(kEagerLimit);
+  for (std::uint64_t number = 1; (number + 1) * kEagerLimit <= kWindow / 4; ++number) {
+    EXPECT_TRUE(message_from(1, number, rest));
+    EXPECT_TRUE(done(world_, recv(world_, rest, 1)));
+  }
+  EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 1);
 }
 
 TEST_F(P2PMatcherTest, DataOfAForeignRankThatArriveWhileTheGroupIsMadeIsDropped) {
@@ -443,8 +451,14 @@ TEST_F(P2PMatcherTest, DataOfAForeignRankThatArriveWhileTheGroupIsMadeIsDropped)
   EXPECT_FALSE(done(others, ticket));
   EXPECT_FALSE(others.broken);
   EXPECT_EQ(got, Bytes(4));
-  EXPECT_EQ(transport_.frames(FrameType::eager_credit), 1)
-      << "it is not held, and counts no longer";
+  // It is not held, and counts no longer: with the rest of a report's bytes it is reported.
+  EXPECT_EQ(transport_.frames(FrameType::eager_credit), 0);
+  engine_.remove_group(group(6));
+  FrameHeader dropped = header;
+  dropped.group = 6;
+  for (std::uint64_t bytes = kEagerLimit; bytes < eager_windows(3).stream; bytes += kEagerLimit)
+    EXPECT_TRUE(hear(1, dropped, std::vector<std::byte>(kEagerLimit)));
+  EXPECT_EQ(transport_.frames(FrameType::eager_credit), 1);
   // A whole frame of the group is refused, as the group is known by now.
   EXPECT_FALSE(hear(1, header, std::vector<std::byte>(kEagerLimit)));
 }

@@ -101,7 +101,7 @@ TEST(WireFormat, NumbersAreFixed) {
                                p2p_data, token, history, rts, p2p_credit, eager_credit})
     EXPECT_EQ(static_cast<int>(type), ++number);
   EXPECT_EQ(kMaxFramePayload, 131072U);
-  EXPECT_EQ(secure::kWireVersion, 6);
+  EXPECT_EQ(secure::kWireVersion, 7);
   using enum secure::Refusal;
   number = 0;
   for (const secure::Refusal refusal :
@@ -140,7 +140,7 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes hello = say(dialler);
   EXPECT_EQ(hex(hello),
             "7475747469747201"
-            "0600"
+            "0700"
             "0100"
             "3412"
             "0000"
@@ -155,7 +155,7 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes reply = say(acceptor);
   EXPECT_EQ(hex(reply),
             "7475747469747202"
-            "0600"
+            "0700"
             "0100"
             "00000000"
             "8877665544332211"
@@ -164,12 +164,12 @@ TEST(WireFormat, HandshakeHasItsBytes) {
             "02010000"
             "22222222222222222222222222222222"
             "676918b86a64fbae"
-            "5a3169792b7d086089cc134241faf2e84cd6f9e43dde7b8b7368e4182675c15c");
+            "ec1ef2efcc6a145ef12fd5198e5ebcc7c77a6f062efd66176780cfc0eee2ad37");
   dialler.feed(reply);
   const Bytes proof = say(dialler);
   EXPECT_EQ(hex(proof),
             "7475747469747203"
-            "753bb961568a0a347d76e5ba3523f4c46ec6a248f235c8ad98f41acf1eaeb605");
+            "183bd05ed09d43ec9418c6611405914140a43ffb53bf4020a41cdd47ba05abbd");
   acceptor.feed(proof);
   acceptor.conclude(secure::Refusal::crossed);
   EXPECT_EQ(hex(say(acceptor)),
@@ -183,19 +183,19 @@ TEST(WireFormat, HandshakeWithEncryptionHasItsBytes) {
   auto dialler = secure::Handshake::dialler(party(0x0102, true), 3, nonce_of(0x11), place());
   auto acceptor = secure::Handshake::acceptor(party(3, true), nonce_of(0x22), place());
   const Bytes hello = say(dialler);
-  EXPECT_EQ(hex(hello).substr(16, 8), "06000300");
+  EXPECT_EQ(hex(hello).substr(16, 8), "07000300");
   acceptor.feed(hello);
   const Bytes reply = say(acceptor);
-  EXPECT_EQ(hex(reply).substr(16, 8), "06000300");
+  EXPECT_EQ(hex(reply).substr(16, 8), "07000300");
   EXPECT_EQ(hex(reply).substr(128),
-            "df35214ecc49edb3705aaf9f3843bb79cd154e613b460a953bffa5a7f8dbf20c");
+            "61c9cc9cdea19b725f5130a96652145adc71451601f1676b44b4ce14b2f9eca6");
   EXPECT_FALSE(dialler.wants_encryption());
   dialler.feed(reply);
   EXPECT_FALSE(acceptor.wants_encryption());
   acceptor.feed(say(dialler));
   ASSERT_TRUE(dialler.wants_encryption());
   ASSERT_TRUE(acceptor.wants_encryption());
-  const std::string tls_key = "011714c8d92bc92b74c368dfa8310c315ab9606618e36074caa6cab8a3879c50";
+  const std::string tls_key = "9d47977c5cef1977047ea9d418753f64bb4361a15aa06ee1bdf64e3be1a884a6";
   EXPECT_EQ(hex(dialler.key_of_encryption().value()), tls_key);
   EXPECT_EQ(hex(acceptor.key_of_encryption().value()), tls_key);
 }
@@ -206,7 +206,7 @@ TEST(WireFormat, RefusalHasItsBytes) {
   acceptor.feed(say(dialler));
   EXPECT_EQ(hex(say(acceptor)),
             "7475747469747202"
-            "0600"
+            "0700"
             "0000"
             "04000000" +
                 std::string(160, '0'));
@@ -221,7 +221,7 @@ TEST(WireFormat, RefusalOfARelayHasItsBytes) {
   acceptor.feed(say(dialler));
   EXPECT_EQ(hex(say(acceptor)),
             "7475747469747202"
-            "0600"
+            "0700"
             "0100"
             "12000000" +
                 std::string(48, '0') +
