@@ -58,21 +58,25 @@ void MatchQueues::push(Key key, std::uint32_t item) {
   ++used_queues_;
 }
 
-void MatchQueues::pop(Key key) noexcept {
+std::uint32_t MatchQueues::take(Key key) noexcept {
+  if (size_ == 0) return kNone;
   const std::uint32_t at = find(key);
+  if (at == kNone) return kNone;
   Queue& queue = queues_[at];
   const std::uint32_t node = queue.first;
+  const std::uint32_t item = nodes_[node].item;
   queue.first = nodes_[node].next;
   nodes_[node].next = free_node_;
   free_node_ = node;
   --size_;
-  if (queue.first != kNone) return;
+  if (queue.first != kNone) return item;
   std::uint32_t* link = &buckets_[bucket_of(key)];
   while (*link != at) link = &queues_[*link].next;
   *link = queue.next;
   queue.next = free_queue_;
   free_queue_ = at;
   --used_queues_;
+  return item;
 }
 
 void MatchQueues::erase(Key key, std::uint32_t item) noexcept {

@@ -42,7 +42,9 @@ class MatchQueues {
     }
   }
   /// Takes the oldest item of this key away; there must be one.
-  void pop(Key key) noexcept;
+  void pop(Key key) noexcept { (void)take(key); }
+  /// The same, and returns it; kNone: there is none.
+  std::uint32_t take(Key key) noexcept;
   /// Takes this item of this key away; it must be there.
   void erase(Key key, std::uint32_t item) noexcept;
   void clear() noexcept;

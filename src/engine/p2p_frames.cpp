@@ -95,17 +95,10 @@ bool P2PMatcher::announce(P2PRequest& send) {
   const std::uint64_t cost = unexpected_cost(send.bytes);
   const bool eager = send.bytes <= kEagerLimit && cost <= channel_.eager_message_room(peer);
   const bool on_gpu = send.gpu != nullptr;
-  const bool is_short = eager && send_short(send);
-  MessageChannel::OutFrame frame;
-  if (!is_short) frame = prepare(send, eager ? send.bytes : 0);
+  MessageChannel::OutFrame frame = prepare(send, eager ? send.bytes : 0);
   if (!pair.waiting.empty()) pair.waiting.pop_front();
   channel_.message_sent(peer, eager ? cost : 0);
   send.number = ++pair.out;
-  if (is_short) {
-    send.moved = send.bytes;
-    finish(send);
-    return true;
-  }
   const Envelope envelope{group_.id,
                           send.number,
                           send.ticket,
@@ -120,16 +113,32 @@ bool P2PMatcher::announce(P2PRequest& send) {
   return true;
 }
 
-/// The next message to its rank without a frame. False: it must have one.
-bool P2PMatcher::send_short(P2PRequest& send) {
-  if (send.bytes > transport::kMaxShort || send.gpu != nullptr || !send.view.contiguous())
+/// Sends a message without a frame, and without a request of its own. False: it needs them.
+bool P2PMatcher::send_short(const Collective& call) {
+  const TensorView& view = call.input;
+  const std::uint64_t bytes = view.size_bytes();
+  if (bytes > transport::kMaxShort || call.root == group_.rank || !view.contiguous() ||
+      call.details != nullptr)
     return false;
-  const std::uint64_t number = pairs_[static_cast<std::size_t>(send.rank)].out + 1;
-  return channel_.send_short(
-      global(send.rank),
-      {group_.id, static_cast<std::uint32_t>(send.tag), static_cast<std::uint16_t>(number),
-       static_cast<std::uint8_t>(send.view.dtype()), static_cast<std::uint8_t>(send.bytes)},
-      static_cast<const std::byte*>(send.view.data()));
+  Pair& pair = pairs_[static_cast<std::size_t>(call.root)];
+  const int peer = global(call.root);
+  const std::uint64_t cost = unexpected_cost(bytes);
+  if (!pair.idle() || !channel_.can_send(peer) || channel_.message_room(peer) == 0 ||
+      channel_.eager_message_room(peer) < cost)
+    return false;
+  if (!channel_.send_short(
+          peer,
+          {group_.id, static_cast<std::uint32_t>(call.tag),
+           static_cast<std::uint16_t>(pair.out + 1), static_cast<std::uint8_t>(view.dtype()),
+           static_cast<std::uint8_t>(bytes)},
+          static_cast<const std::byte*>(view.data())))
+    return false;
+  ++pair.out;
+  channel_.message_sent(peer, cost);
+  if (shared_.world.recorder != nullptr)
+    (void)shared_.world.recorder->called(group_.record_place, kSentTicket, call,
+                                         record::EntryState::done);
+  return true;
 }
 
 /// Asks for the bytes of a message whose recv has been called.

@@ -110,6 +110,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
                                     "for some. The group is broken."));
     return kRefusedTicket;
   }
+  if (call.kind == Kind::send && send_short(call)) return kSentTicket;
   P2PRequest& request = take_slot();
   request.state = P2PRequest::State::running;
   request.kind = call.kind;
@@ -293,14 +294,21 @@ P2PRequest* P2PMatcher::next_for(int source, int tag) {
 
 /// The same, and takes it out of the queue.
 P2PRequest* P2PMatcher::posted_for(int source, int tag) {
-  while (P2PRequest* const taker = next_for(source, tag)) {
-    posted_.pop({taker->rank, taker->tag});
+  const bool wild = anys_ + every_tags_ > 0;
+  while (true) {
+    P2PRequest* taker = nullptr;
+    if (wild) {
+      taker = next_for(source, tag);
+      if (taker != nullptr) posted_.pop({taker->rank, taker->tag});
+    } else if (const std::uint32_t one = posted_.take({source, tag}); one != MatchQueues::kNone) {
+      taker = requests_[one].get();
+    }
+    if (taker == nullptr) return nullptr;
     every_tags_ -= taker->every_tag ? 1 : 0;
     anys_ -= taker->any ? 1 : 0;
     if (taker->kind == Kind::recv || !taker->released) return taker;
     finish(*taker);  // a probe that was given up: its message would be lost
   }
-  return nullptr;
 }
 
 /// Takes the message that a recv gets out of the queue. With any_source or any_tag it is the one

@@ -218,7 +218,7 @@ class P2PMatcher final : public FrameOwner {
   bool push_to(int rank);
   [[nodiscard]] bool may_push(int rank);
   [[nodiscard]] bool announce(P2PRequest& send);
-  [[nodiscard]] bool send_short(P2PRequest& send);
+  [[nodiscard]] bool send_short(const Collective& call);
   void grant(int rank);
   void stream(int rank);
   void request_from_caller(P2PRequest& request, call::GpuMessage::State for_what);

@@ -139,6 +139,7 @@ TimePoint P2PTable::next_deadline() const noexcept {
 
 void P2PTable::forget(Group& group) noexcept {
   if (group.matcher == nullptr) return;
+  if (last_ == &group) last_ = nullptr;
   std::erase(matchers_, group.matcher.get());
   group.matcher.reset();
 }
@@ -168,11 +169,13 @@ std::span<std::byte> P2PTable::place_of(int peer, const FrameHeader& header) {
 
 bool P2PTable::on_short(int peer, const transport::ShortHead& head,
                         const std::byte* payload) noexcept {
-  Group* const group = groups_.find(head.group);
+  Group* const group =
+      last_ != nullptr && last_->id == head.group ? last_ : groups_.find(head.group);
   // relaxed: the driver lock is ours.
   if (group == nullptr || group->matcher == nullptr ||
       group->broken.load(std::memory_order_relaxed))
     return false;
+  last_ = group;
   const int rank = group->rank_of(peer);
   const bool sound = head.dtype < kDTypeCount && head.tag <= kMostTag &&
                      head.bytes % size_of(static_cast<DType>(head.dtype)) == 0;

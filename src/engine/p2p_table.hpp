@@ -83,6 +83,7 @@ class P2PTable {
   MessageChannel& channel_;
   const GroupTable& groups_;
   std::vector<P2PMatcher*> matchers_;  ///< of the groups that have one
+  Group* last_ = nullptr;              ///< the group of the last short message; it has a matcher
 };
 
 }  // namespace tutti::engine

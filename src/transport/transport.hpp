@@ -95,8 +95,8 @@ class Transport {
   virtual void set_sink(Sink* sink) noexcept = 0;
   /// Frames can be handed over now (the short unsent queue has room).
   [[nodiscard]] virtual bool can_send(int peer) noexcept = 0;
-  /// Hands over one frame. Connects on first use. True: the payload was copied, so its memory may be
-  /// reused. False: it must stay until on_sent(peer, token); tokens of one peer grow. Only after
+  /// Hands over one frame. Connects on first use. True: the payload was copied, so its memory may
+  /// be reused. False: it must stay until on_sent(peer, token); tokens of one peer grow. Only after
   /// can_send; a lost peer takes and drops it.
   virtual bool send(int peer, const FrameHeader& header, const std::byte* payload,
                     std::uint64_t token) noexcept = 0;

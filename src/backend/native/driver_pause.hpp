@@ -56,8 +56,8 @@ class Driver::Pause {
     } else {
       os::relax();
     }
-    const int every = yields_ ? kYieldsPerLook : kSpinsPerLook;
-    return idle_ % every == 0 ? Next::look : Next::again;
+    const bool looks = yields_ ? idle_ % kYieldsPerLook == 0 : idle_ % kSpinsPerLook == 0;
+    return looks ? Next::look : Next::again;
   }
 
   /// Notes the time. True if the limit has passed.

@@ -16,7 +16,6 @@ namespace tutti::transport::shm {
 // Heads are copied as they lie in memory.
 static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(FrameHeader) == kRingAlign && kRingBytes % kRingAlign == 0);
-static_assert(sizeof(ShortMessage::data) == kMaxShort);
 
 namespace {
 
@@ -57,13 +56,8 @@ static_assert(kPiece % kRingAlign == 0);
 // The most bytes from one peer in one poll, so that a thread that wants the driver lock gets it.
 constexpr std::size_t kTakePerPoll = 256 * 1024;
 
-// The same for short messages. A sender without room sends a frame, so nobody waits for this.
-constexpr std::uint64_t kSayShorts = kShortMessages / 4;
-
-constexpr std::uint32_t units_of(std::uint64_t position) noexcept {
-  return static_cast<std::uint32_t>(position / kRingAlign);
-}
-
+// Looks at one peer in a poll: the way to the next poll takes longer than several of them.
+constexpr int kLooks = 8;
 constexpr std::uint64_t frame_bytes(std::uint32_t payload) noexcept {
   return (sizeof(FrameHeader) + payload + kRingAlign - 1) / kRingAlign * kRingAlign;
 }
@@ -87,20 +81,22 @@ std::uint64_t begin_of_next(std::uint64_t written, std::size_t cycle, std::size_
 
 }  // namespace
 
+RingTransport::Peer::Peer(const Regions& regions, int local)
+    : rank(regions.peers[static_cast<std::size_t>(local)].rank),
+      region(&regions.peers[static_cast<std::size_t>(local)]),
+      mine(&regions.control().ring_counters(local)),
+      theirs(&region->control.ring_counters(regions.self)),
+      out(regions.ring(local)),
+      out_shorts(regions.shorts(local), mine, theirs),
+      in(region->ring(regions.self)),
+      in_shorts(region->shorts(regions.self), mine, theirs) {}
+
 RingTransport::RingTransport(const RingOptions& options)
     : options_(options), index_of_(static_cast<std::size_t>(options.size), -1) {
   const Regions& regions = *options_.regions;
   for (std::size_t local = 0; local < regions.peers.size(); ++local) {
     if (static_cast<int>(local) == regions.self) continue;
-    const RegionPeer& region = regions.peers[local];
-    Peer peer;
-    peer.rank = region.rank;
-    peer.region = &region;
-    peer.mine = &regions.control().ring_counters(static_cast<int>(local));
-    peer.out = regions.ring(static_cast<int>(local));
-    peer.out_shorts = regions.shorts(static_cast<int>(local));
-    peer.theirs = &region.control.ring_counters(regions.self);
-    peer.in = region.ring(regions.self);
+    Peer peer(regions, static_cast<int>(local));
     index_of_[static_cast<std::size_t>(peer.rank)] = static_cast<int>(peers_.size());
     peers_.push_back(std::move(peer));
   }
@@ -168,25 +164,7 @@ bool RingTransport::send(int peer, const FrameHeader& header, const std::byte* p
 bool RingTransport::send_short(int peer, const ShortHead& head, const std::byte* payload) noexcept {
   Peer* const to = peer_at(peer);
   if (to == nullptr || to->gone || closing_) return false;
-  if (to->shorts - to->shorts_room_from >= kShortMessages) [[unlikely]] {
-    to->shorts_room_from = shorts_taken_by(*to->theirs);
-    if (to->shorts - to->shorts_room_from >= kShortMessages) return false;
-  }
-  if (to->shorts == 0) [[unlikely]] {
-    auto* const lines = reinterpret_cast<std::byte*>(to->out_shorts);
-    if (!options_.populate(lines, kShortMessages * sizeof(ShortMessage)).ok()) return false;
-    // relaxed: the lines are zero until there is something to see.
-    to->mine->sends_short.store(1, std::memory_order_relaxed);
-  }
-  ShortMessage& line = to->out_shorts[to->shorts % kShortMessages];
-  line.number = head.number;
-  line.dtype = head.dtype;
-  line.bytes = head.bytes;
-  line.group = head.group;
-  line.tag = head.tag;
-  line.after = units_of(to->written);
-  copy(line.data, payload, head.bytes);
-  show_short(line, ++to->shorts);
+  if (!to->out_shorts.send(head, payload, to->written, options_.populate)) return false;
   fence_if_needed(options_.publish_fence);
   wake_if_parked(*to->region);
   return true;
@@ -243,7 +221,11 @@ bool RingTransport::poll() noexcept {
 
 bool RingTransport::poll_from(int peer) noexcept {
   Peer* const from = peer_at(peer);
-  return from != nullptr && sink_ != nullptr && !closing_ && look(*from);
+  if (from == nullptr || sink_ == nullptr || closing_) return false;
+  for (int i = 0; i < kLooks; ++i) {
+    if (look(*from)) return true;
+  }
+  return false;
 }
 
 /// Takes what has come from this peer. True if something has.
@@ -252,7 +234,8 @@ inline bool RingTransport::look(Peer& from) noexcept {
   if (!from.gone) {
     const std::uint64_t word = written_by(*from.theirs);
     // `written` before the line: what was sent before that frame is seen then.
-    if (word != from.taken || has_short(from)) [[unlikely]] {
+    if (word != from.taken || (!from.inside && from.in_shorts.next(from.taken) != nullptr))
+        [[unlikely]] {
       take(from, word);
       moved = true;
     }
@@ -289,26 +272,15 @@ void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
   }
 }
 
-/// A short message has come that is the next in order.
-inline bool RingTransport::has_short(Peer& from) noexcept {
-  if (from.in_shorts == nullptr) {
-    // relaxed: as in send_short. A line that was never used is not read: that would take memory.
-    if (from.theirs->sends_short.load(std::memory_order_relaxed) == 0) return false;
-    from.in_shorts = from.region->shorts(options_.regions->self);
-  }
-  const ShortMessage& line = from.in_shorts[from.shorts_taken % kShortMessages];
-  return short_has_come(line, from.shorts_taken + 1) && line.after == units_of(from.taken) &&
-         !from.inside;
-}
-
-/// Takes those that come before the next frame.
+/// Takes the short messages that come before the next frame.
 void RingTransport::take_shorts(Peer& from) noexcept {
-  for (std::size_t i = 0; i < kShortMessages && has_short(from); ++i) {
-    const ShortMessage& line = from.in_shorts[from.shorts_taken % kShortMessages];
-    const ShortHead head{line.group, line.tag, line.number, line.dtype, line.bytes};
+  for (std::size_t i = 0; i < kShortMessages; ++i) {
+    const ShortMessage* const line = from.in_shorts.next(from.taken);
+    if (line == nullptr) return;
+    const ShortHead head{line->group, line->tag, line->number, line->dtype, line->bytes};
     if (head.bytes > kMaxShort) return break_rules(from, "sent a short message that is too long");
-    ++from.shorts_taken;
-    if (!sink_->on_short(from.rank, head, line.data)) {
+    from.in_shorts.took();  // the sink may poll
+    if (!sink_->on_short(from.rank, head, line->data)) {
       return lose(from, status_of(Errc::refused, [&] {
                     return base::format(
                         "rank {} sent a message that fits nothing, or one too many (group {:016x}, "
@@ -316,7 +288,7 @@ void RingTransport::take_shorts(Peer& from) noexcept {
                         from.rank, head.group, head.tag);
                   }));
     }
-    if (from.shorts_taken % kSayShorts == 0) show_shorts_taken(*from.mine, from.shorts_taken);
+    from.in_shorts.show();
   }
 }
 

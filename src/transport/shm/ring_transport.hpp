@@ -10,6 +10,7 @@
 
 #include "transport/region.hpp"
 #include "transport/shm/cache_distance.hpp"
+#include "transport/shm/short_messages.hpp"
 #include "transport/transport.hpp"
 
 namespace tutti::transport::shm {
@@ -24,8 +25,8 @@ struct RingOptions {
 
 /// Frames between the ranks of one host, through rings in their arenas: the sender writes a ring in
 /// its arena, the receiver publishes in its own how far it has read. No system call, except to wake
-/// a peer that sleeps. Short messages have lines of their own behind the ring; each says how much of
-/// the ring comes before it.
+/// a peer that sleeps. Short messages have lines of their own behind the ring; each says how much
+/// of the ring comes before it.
 ///
 /// send copies the payload, so it is free at once, and on_sent is never called. The receiver
 /// copies a long one while it is still being written, so a frame may arrive over several polls.
@@ -66,27 +67,25 @@ class RingTransport final : public Transport {
 
  private:
   struct Peer {
-    int rank = 0;                        ///< of the world
-    const RegionPeer* region = nullptr;  ///< wakes it
+    Peer(const Regions& regions, int local);
+    int rank;                  ///< of the world
+    const RegionPeer* region;  ///< wakes it
+    RingCounters* mine;
+    const RingCounters* theirs;
     // Frames to this peer.
-    RingCounters* mine = nullptr;
-    std::byte* out = nullptr;
+    std::byte* out;
+    ShortWriter out_shorts;
     std::uint64_t written = 0;
     std::uint64_t room_from = 0;      ///< `taken` of the peer, as last seen
     std::size_t cycle = kShortCycle;  ///< bytes of the ring that are used
     std::size_t populated = 0;        ///< bytes of the ring that have pages
-    ShortMessage* out_shorts = nullptr;
-    std::uint64_t shorts = 0;            ///< sent to it
-    std::uint64_t shorts_room_from = 0;  ///< `shorts_taken` of the peer, as last seen
-    std::uint64_t long_frames = 0;       ///< sent frames that might have used non-temporal stores
+    std::uint64_t long_frames = 0;    ///< sent frames that might have used non-temporal stores
     // Frames from this peer.
-    const RingCounters* theirs = nullptr;
-    const std::byte* in = nullptr;
+    const std::byte* in;
+    ShortReader in_shorts;
     std::uint64_t taken = 0;
-    std::uint64_t said_taken = 0;             ///< the last `taken` that we have published
-    const ShortMessage* in_shorts = nullptr;  ///< null: it has sent none yet
-    std::uint64_t shorts_taken = 0;
-    bool inside = false;  ///< a frame arrives: `header`, and `copied` bytes so far
+    std::uint64_t said_taken = 0;  ///< the last `taken` that we have published
+    bool inside = false;           ///< a frame arrives: `header`, and `copied` bytes so far
     FrameHeader header;
     std::byte* target = nullptr;  ///< of its payload; null: it is dropped
     std::uint32_t copied = 0;
@@ -105,7 +104,6 @@ class RingTransport final : public Transport {
   }
   bool look(Peer& from) noexcept;
   void take(Peer& from, std::uint64_t word) noexcept;
-  [[nodiscard]] bool has_short(Peer& from) noexcept;
   void take_shorts(Peer& from) noexcept;
   [[nodiscard]] bool take_header(Peer& from, std::uint64_t written) noexcept;
   [[nodiscard]] bool take_payload(Peer& from, std::uint64_t written) noexcept;

@@ -30,7 +30,7 @@ constexpr std::uint8_t kTypes = static_cast<std::uint8_t>(kLastFrameType) + 2;
 constexpr std::size_t kBlocks = kRingBytes / kRingAlign;
 constexpr std::size_t kShorts = kShortMessages * sizeof(ShortMessage);
 
-/// Zeros that end where the lines behind the ring end that is read last, so that a step behind it
+/// Zeros that end where the lines behind the ring end that is read last, so that a step behind them
 /// is seen.
 std::byte* new_zeros(std::size_t bytes) {
   auto* const zeros = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096}));
