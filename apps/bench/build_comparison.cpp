@@ -130,7 +130,7 @@ class Comparer {
 
   void measure(CellPairs& cell, std::size_t pair) {
     const Settings& common = settings_.common;
-    const CallTimer calls(cell.operation, cell.bytes, common.mode, common.timeout);
+    const CallTimer calls(cell.operation, cell.bytes, common.mode, common.timeout, lead_of(common));
     double estimate = 0;
     for (const Side side : kOrders[pair % kOrders.size()]) {
       of(side, [&] {

@@ -45,8 +45,8 @@ void spread(Measured& measured, const std::vector<double>& each) {
 }  // namespace
 
 CallTimer::CallTimer(Operation operation, std::uint64_t bytes, Mode mode,
-                     std::chrono::seconds timeout)
-    : operation_(operation), bytes_(bytes), mode_(mode), timeout_(timeout) {}
+                     std::chrono::seconds timeout, std::chrono::microseconds lead)
+    : operation_(operation), bytes_(bytes), mode_(mode), timeout_(timeout), lead_(lead) {}
 
 Command CallTimer::command(Task task) const {
   Command command;
@@ -83,8 +83,8 @@ Measured CallTimer::time(Job& job, std::uint64_t warmup, std::uint64_t iteration
   Command what = command(mode_ == Mode::loop ? Task::loop : Task::sync);
   what.warmup = warmup;
   what.iterations = iterations;
-  if (mode_ == Mode::loop && alone == Alone::some)
-    what.timed_alone = sampling(iterations, estimate);
+  if (mode_ == Mode::sync) what.parameter = static_cast<std::uint32_t>(lead_.count());
+  if (mode_ == Mode::loop && alone == Alone::some) what.parameter = sampling(iterations, estimate);
   const auto answers = job.ask(what, patience(what, estimate));
   Measured measured;
   std::vector<double> each;  // of a rank

@@ -32,8 +32,10 @@ struct Measured {
 /// Has a job do the calls of one operation and size, and takes their time.
 class CallTimer {
  public:
-  /// `timeout`: for a job to answer beyond what its calls should take.
-  CallTimer(Operation operation, std::uint64_t bytes, Mode mode, std::chrono::seconds timeout);
+  /// `timeout`: for a job to answer beyond what its calls should take. `lead`: the ranks begin each
+  /// call of mode sync together, so long after rank 0 has left the barrier; 0: as they leave it.
+  CallTimer(Operation operation, std::uint64_t bytes, Mode mode, std::chrono::seconds timeout,
+            std::chrono::microseconds lead = {});
 
   /// Throws JobError if a result is wrong.
   void verify(Job& job) const;
@@ -58,6 +60,7 @@ class CallTimer {
   std::uint64_t bytes_;
   Mode mode_;
   std::chrono::seconds timeout_;
+  std::chrono::microseconds lead_;
 };
 
 }  // namespace tutti::bench

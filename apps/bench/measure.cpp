@@ -147,7 +147,7 @@ class Runner {
   }
 
   [[nodiscard]] CallTimer timer_of(const Point& point) const {
-    return {point.operation, point.bytes, settings_.mode, settings_.timeout};
+    return {point.operation, point.bytes, settings_.mode, settings_.timeout, lead_of(settings_)};
   }
 
   [[nodiscard]] double best_estimate(const Point& point) const {
@@ -183,6 +183,12 @@ class Runner {
 };
 
 }  // namespace
+
+std::chrono::microseconds lead_of(const Settings& settings) {
+  constexpr int kHops = 4;
+  if (!settings.links) return {};
+  return std::chrono::ceil<std::chrono::microseconds>(kHops * settings.links->delay);
+}
 
 std::unique_ptr<HostNetwork> make_network(const Settings& settings, const ScratchFolder& scratch) {
   if (settings.hosts == 1) return nullptr;

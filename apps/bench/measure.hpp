@@ -41,6 +41,9 @@ struct Settings {
   bool hogs_bound = false;              ///< each is bound to a CPU
 };
 
+/// Of CallTimer: on links with a delay, enough for a broadcast to reach all hosts.
+std::chrono::microseconds lead_of(const Settings& settings);
+
 /// The network that the settings ask for, or null.
 std::unique_ptr<HostNetwork> make_network(const Settings& settings, const ScratchFolder& scratch);
 

@@ -34,8 +34,9 @@ struct Command {
   std::uint32_t magic = kMagic;
   Task task = Task::quit;
   std::uint32_t operation = 0;  ///< number_of
-  /// loop: each such call is timed by itself as well; 0: none.
-  std::uint32_t timed_alone = 0;
+  /// loop: each such call is timed by itself as well; 0: none. sync: so many microseconds after
+  /// rank 0 has left the barrier all ranks begin together, by one clock; 0: each as it leaves.
+  std::uint32_t parameter = 0;
   std::uint64_t bytes = 0;
   std::uint64_t warmup = 0;
   std::uint64_t iterations = 0;

@@ -1,9 +1,11 @@
 #include "apps/bench/peers/performer.hpp"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -138,7 +140,7 @@ void Performer::loop(const Command& command, Answer& answer) {
   library_.barrier();
   double rewriting = 0;
   // On a stream a call of a loop has no end of its own.
-  const std::uint64_t timed_alone = library_.has_memory() ? 0 : command.timed_alone;
+  const std::uint64_t timed_alone = library_.has_memory() ? 0 : command.parameter;
   if (timed_alone > 0) samples_.reserve(command.iterations / timed_alone + 1);
   const SwitchCounter switches(answer);
   const double begin = now();
@@ -163,6 +165,18 @@ void Performer::loop(const Command& command, Answer& answer) {
   answer.rewrite_seconds = rewriting;
 }
 
+/// Where messages take long, ranks leave a barrier one after the other.
+void Performer::begin_together(std::uint32_t lead_us) {
+  library_.barrier();
+  if (lead_us == 0 || library_.has_memory()) return;
+  double start = now() + lead_us * 1e-6;
+  std::array<float, sizeof start / sizeof(float)> words{};
+  std::memcpy(words.data(), &start, sizeof start);
+  library_.call(Operation::broadcast, {nullptr, words.data(), words.size()});
+  std::memcpy(&start, words.data(), sizeof start);
+  while (now() < start) ::sched_yield();  // ranks may share a core
+}
+
 void Performer::sync(const Command& command, Answer& answer) {
   const SwitchCounter switches(answer);
   samples_.reserve(command.iterations);
@@ -170,7 +184,7 @@ void Performer::sync(const Command& command, Answer& answer) {
   for (std::uint64_t i = 0; i < calls; ++i) {
     // Tensors that are given just before a call would be in the caches of a GPU.
     if (i == 0 || !library_.has_memory()) prepare(calls);
-    library_.barrier();
+    begin_together(command.parameter);
     const double begin = now();
     call();
     library_.finish();

@@ -81,6 +81,7 @@ class Performer {
   void prepare(std::uint64_t calls);
   void loop(const Command& command, Answer& answer);
   void sync(const Command& command, Answer& answer);
+  void begin_together(std::uint32_t lead_us);
   void verify(Answer& answer);
   [[nodiscard]] int expected(int block, std::size_t i) const;
   void record_barriers();

@@ -158,13 +158,24 @@ TEST(CallTimer, SomeCallsOfALoopAreTimedByThemselvesSoThatItTakesNoPart) {
   using Alone = CallTimer::Alone;
   // Two readings of the clock take 50 ns, a fifth of a call: each 20th call is timed.
   EXPECT_EQ(calls.time(job, 0, 10000, 250e-9, Alone::some).calls, (std::vector<double>{2, 3, 7}));
-  EXPECT_EQ(job.asked.timed_alone, 20U);
+  EXPECT_EQ(job.asked.parameter, 20U);
   (void)calls.time(job, 0, 200000, 1e-6, Alone::some);  // no more than 5,000
-  EXPECT_EQ(job.asked.timed_alone, 40U);
+  EXPECT_EQ(job.asked.parameter, 40U);
   (void)calls.time(job, 0, 100, 1, Alone::some);
-  EXPECT_EQ(job.asked.timed_alone, 1U);
+  EXPECT_EQ(job.asked.parameter, 1U);
   (void)calls.time(job, 0, 100, 1);
-  EXPECT_EQ(job.asked.timed_alone, 0U);
+  EXPECT_EQ(job.asked.parameter, 0U);
+}
+
+TEST(CallTimer, RanksBeginTogetherWhereLinksHaveADelay) {
+  Settings settings;
+  settings.mode = Mode::sync;
+  Answering job({{1}, {3}}, true);
+  for (const unsigned lead : {0U, 4000U}) {
+    CallTimer(Operation::reduce, 8, settings.mode, kTimeout, lead_of(settings)).time(job, 0, 1, 1);
+    EXPECT_EQ(job.asked.parameter, lead);
+    settings.links = parse_link_shape("1Gbit,1ms");
+  }
 }
 
 TEST(CallTimer, RanksThatTimeOtherCallsAreRefused) {
