@@ -65,8 +65,9 @@ bool in_gpu_memory(const nb::dlpack::device& device) noexcept {
          device.device_type == nb::device::cuda_managed::value;
 }
 
-// True if the tensor has a lazy negative bit or, if it is complex, conjugate bit. (The imaginary part
-// of a conjugate is real and has the first.) Called for every array, so the names are interned once.
+// True if the tensor has a lazy negative bit or, if it is complex, conjugate bit. (The imaginary
+// part of a conjugate is real and has the first.) Called for every array, so the names are interned
+// once.
 bool is_lazy_view(nb::handle tensor, bool complex) {
   static PyObject* const questions[] = {PyUnicode_InternFromString("is_neg"),
                                         PyUnicode_InternFromString("is_conj")};

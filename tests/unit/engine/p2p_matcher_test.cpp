@@ -15,7 +15,7 @@ namespace {
 using std::chrono::seconds;
 using namespace transport;
 
-constexpr std::uint64_t kWindow = eager_windows(3).messages;
+constexpr std::uint64_t kUnasked = eager_windows(3).messages;
 
 class P2PMatcherTest : public P2PWorld {
  protected:
@@ -198,7 +198,7 @@ TEST_F(P2PMatcherTest, ASendGoesUnaskedUpToItsLimitAndThenWaits) {
 
 TEST_F(P2PMatcherTest, ThePoolIsFilledAgainByReports) {
   Bytes largest(kEagerLimit);
-  for (std::uint64_t sent = 0; sent < kWindow; sent += kEagerLimit)
+  for (std::uint64_t sent = 0; sent < kUnasked; sent += kEagerLimit)
     EXPECT_TRUE(done(world_, send(world_, largest, 1)));
   EXPECT_FALSE(done(world_, send(world_, largest, 1)));
   EXPECT_TRUE(done(world_, send(world_, largest, 2))) << "each peer has its own";
@@ -207,18 +207,18 @@ TEST_F(P2PMatcherTest, ThePoolIsFilledAgainByReports) {
 }
 
 TEST_F(P2PMatcherTest, WhatIsReceivedIsReported) {
-  for (std::uint64_t number = 1; number * kEagerLimit <= kWindow / 2; ++number) {
+  for (std::uint64_t number = 1; number * kEagerLimit <= kUnasked / 2; ++number) {
     Bytes got(kEagerLimit);
     const auto ticket = recv(world_, got, 1);
     EXPECT_TRUE(message_from(1, number, Bytes(kEagerLimit, 3)));
     EXPECT_TRUE(done(world_, ticket));
   }
   EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 2) << "after each quarter of the window";
-  EXPECT_EQ(decode<P2PCreditFrame>(transport_.sent.back()).taken_bytes, kWindow / 2);
+  EXPECT_EQ(decode<P2PCreditFrame>(transport_.sent.back()).taken_bytes, kUnasked / 2);
 }
 
 TEST_F(P2PMatcherTest, MoreThanThePoolIsRefused) {
-  constexpr std::uint64_t kMessages = kWindow / kEagerLimit;
+  constexpr std::uint64_t kMessages = kUnasked / kEagerLimit;
   for (std::uint64_t number = 1; number <= kMessages; ++number)
     EXPECT_TRUE(message_from(1, number, Bytes(kEagerLimit)));
   EXPECT_FALSE(message_from(1, kMessages + 1, Bytes(1)));
@@ -254,7 +254,7 @@ TEST_F(P2PMatcherTest, UnexpectedMessagesAreBoundedWithAllThatIsKeptOfThem) {
     const std::size_t before = test::memory_in_use();
     std::uint64_t number = 1;
     const std::uint64_t id = made ? 1 : 7;
-    for (; number <= kWindow / 65; ++number)
+    for (; number <= kUnasked / 65; ++number)
       ASSERT_TRUE(message_from(peer, number, Bytes(65), static_cast<int>(number), id));
     for (; number <= kMatchCredit; ++number)
       ASSERT_TRUE(hear(peer, rts(number, 100'000, static_cast<int>(number), id)));
@@ -425,7 +425,7 @@ TEST_F(P2PMatcherTest, AMessageOfAForeignRankThatArrivesWhileTheGroupIsMadeIsDro
   // What it took counts no longer: it is reported with the rest of a quarter of the window.
   EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 0);
   Bytes rest(kEagerLimit);
-  for (std::uint64_t number = 1; (number + 1) * kEagerLimit <= kWindow / 4; ++number) {
+  for (std::uint64_t number = 1; (number + 1) * kEagerLimit <= kUnasked / 4; ++number) {
     EXPECT_TRUE(message_from(1, number, rest));
     EXPECT_TRUE(done(world_, recv(world_, rest, 1)));
   }
