@@ -139,8 +139,8 @@ class Driver {
   std::atomic<int> parked_{0};
   // Under the driver lock:
   bool has_thread_ = false;
-  bool looks_ = false;               ///< the progress thread looks every 20 ms, or has been woken
-  bool moved_ = false;               ///< something, in the last turn of the thread
+  bool looks_ = false;  ///< the progress thread looks every 20 ms, or has been woken
+  bool moved_ = false;  ///< something, in the last turn of the thread
   std::uint64_t submits_ = 0;
   std::uint64_t submits_seen_ = 0;   ///< when a caller last went to sleep
   engine::TimePoint quiet_since_{};  ///< a caller that went to sleep has then seen a new one

@@ -85,7 +85,8 @@ Memory::~Memory() {
   // are.
   for (const Regions& one : regions_) {
     for (int to = 0; to < static_cast<int>(one.peers.size()); ++to) {
-      if (one.control().ring_counters(to).sends_short.load(std::memory_order_relaxed) == 0) continue;
+      if (one.control().ring_counters(to).sends_short.load(std::memory_order_relaxed) == 0)
+        continue;
       std::memset(static_cast<void*>(one.shorts(to)), 0,
                   shm::kShortMessages * sizeof(shm::ShortMessage));
     }

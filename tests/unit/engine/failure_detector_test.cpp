@@ -91,7 +91,8 @@ TEST_F(FailureDetectorTest, SparesARankThatIsThroughAndHasEnded) {
   EXPECT_EQ(time_out({1}), std::nullopt);
   pong(3, kOperation - 1);
   EXPECT_EQ(time_out({1})->culprit(), 3);
-  memory_.regions(2).control().group(0).done.value.store(transport::shm::done_word(kOperation - 1, 1));
+  memory_.regions(2).control().group(0).done.value.store(
+      transport::shm::done_word(kOperation - 1, 1));
   EXPECT_EQ(time_out({1})->culprit(), 2);
   memory_.regions(2).control().words().left.store(1);  // in peace
   EXPECT_EQ(time_out({1})->culprit(), 3);

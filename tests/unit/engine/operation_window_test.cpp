@@ -29,7 +29,8 @@ class OperationWindowTest : public BareGroupsTest {
   }
   /// A rank of our host has passed all operations up to this one.
   void passed(int rank, std::uint64_t seq, std::uint64_t fingerprint = 0) {
-    memory_.regions(rank).control().group(0).done.value.store(transport::shm::done_word(seq, fingerprint));
+    memory_.regions(rank).control().group(0).done.value.store(
+        transport::shm::done_word(seq, fingerprint));
   }
   static Collective barrier(int tag) { return {.tag = tag, .input = {}, .output = {}}; }
 

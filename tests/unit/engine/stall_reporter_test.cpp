@@ -39,7 +39,9 @@ class StallReporterTest : public BareGroupsTest {
     base::set_log_sink({});
   }
   /// Rank 2 has made the call that waits.
-  void rank_2_has_come() { memory_.regions(2).control().group(0).line(kStalled).epoch.store(kStalled); }
+  void rank_2_has_come() {
+    memory_.regions(2).control().group(0).line(kStalled).epoch.store(kStalled);
+  }
   void look(std::chrono::nanoseconds later) {
     bare_now += later;
     reporter_.look(op_, bare_now);
