@@ -1,6 +1,7 @@
 #include <set>
 
 #include "network.hpp"
+#include "os/host.hpp"
 #include "support/packet_capture.hpp"
 
 // What can be read on the wire: each operation sends a marker of its own over loopback TCP, in a
@@ -30,7 +31,9 @@ void run_markers(const std::string& talk, Seen& seen) {
   capture->stop();
   for (const std::string& marker : seen.sent)
     if (capture->holds(marker)) seen.on_wire.insert(marker);
-  seen.worker_addresses = capture->holds("\"host_key\"");
+  Result<std::string> boot = os::boot_id();
+  ASSERT_TRUE(boot);
+  seen.worker_addresses = capture->holds(*boot);
   std::printf("%zu markers sent, %zu of them seen in %llu packets, %llu bytes\n", seen.sent.size(),
               seen.on_wire.size(), static_cast<unsigned long long>(capture->packets()),
               static_cast<unsigned long long>(capture->bytes()));

@@ -16,6 +16,7 @@
 #include <tutti/launch.hpp>
 #include <tutti/store.hpp>
 
+#include "backend/native/worker_address.hpp"
 #include "base/log.hpp"
 #include "support/variable.hpp"
 #include "unit/group/error_text.hpp"
@@ -112,15 +113,15 @@ ProcessGroup rank_over_tcp(ThreadRendezvous& rendezvous, int rank,
   options.exchange = [&](const std::string& name, const std::string& mine) {
     auto texts = rendezvous.run(rank, name, mine);
     if (name == "world") texts->front() = "one name";  // as by hand, where nobody draws one
-    const std::string field = "\"address\":\"";
-    std::string& worker_address = texts->front();
-    const std::size_t at = worker_address.find(field);
-    if (!change || at == std::string::npos) return texts;
-    const std::size_t begin = at + field.size();
-    const std::size_t end = worker_address.find('"', begin);
-    std::string address = worker_address.substr(begin, end - begin);
-    change(address);
-    worker_address.replace(begin, end - begin, address);
+    // The worker address stands behind a text of any length.
+    std::string& told = texts->front();
+    for (std::size_t at = 0; change && at < told.size(); ++at) {
+      auto worker_address = native::decode(std::string_view(told).substr(at));
+      if (!worker_address) continue;
+      change(worker_address->address);
+      told.replace(at, std::string::npos, native::encode(*worker_address));
+      break;
+    }
     return texts;
   };
   return init_process_group(options);
