@@ -27,6 +27,8 @@ class Driver::Pause {
   static constexpr int kMovesPerLook = 1024;  ///< the same while something moves all the time
   static constexpr int kYieldsPerLook = 32;   ///< the same with a yield (0.3-1 us) in each pass
   static constexpr auto kParkAfter = std::chrono::microseconds(750);  ///< without progress
+  /// So many moves end the rest of a wait that has lasted for kLong. A ping makes fewer.
+  static constexpr int kMovesOfFlow = 16;
   static constexpr int kPenalty = 64;  ///< waits that yield, after one was pushed off its CPU
 
   /// `vain_since`: the last wait for the same operation was in vain, and the first of these began
@@ -44,6 +46,7 @@ class Driver::Pause {
   Next moved() noexcept {
     idle_ = 0;
     waited_in_vain_ = false;
+    if (moves_ - moves_at_rest_ >= kMovesOfFlow) rests_ = false;
     give_way();
     return ++moves_ % kMovesPerLook == 0 ? Next::look : Next::again;
   }
@@ -51,6 +54,8 @@ class Driver::Pause {
   Next idle() noexcept {
     ++idle_;
     if (give_way()) {
+    } else if (rests_) {
+      return Next::look;
     } else if (yields_) {
       if (oversubscribed_ || !yield()) return Next::look;
     } else {
@@ -79,7 +84,7 @@ class Driver::Pause {
   }
 
   [[nodiscard]] bool time_to_park(engine::TimePoint now) const noexcept {
-    return waited_in_vain_ || oversubscribed_ || now - idle_since_ >= kParkAfter;
+    return waited_in_vain_ || rests_ || oversubscribed_ || now - idle_since_ >= kParkAfter;
   }
 
   /// When the wait began, or the first of those in vain before it; known after its first look.
@@ -89,8 +94,9 @@ class Driver::Pause {
     // An operation that others have started meanwhile may need us.
     if (std::exchange(driver_.submits_seen_, driver_.submits_) != driver_.submits_)
       driver_.quiet_since_ = now;
-    std::chrono::nanoseconds most =
-        now - std::max(waits_since_, driver_.quiet_since_) >= kLong ? kLookRarely : kLookEvery;
+    rests_ = now - std::max(waits_since_, driver_.quiet_since_) >= kLong;
+    moves_at_rest_ = moves_;
+    std::chrono::nanoseconds most = rests_ ? kLookRarely : kLookEvery;
     if (limit_) most = std::min(most, *limit_ - (now - first_look_));
     const engine::TimePoint deadline = driver_.engine_.next_deadline();
     if (deadline != engine::TimePoint::max())
@@ -119,6 +125,8 @@ class Driver::Pause {
 
   Driver& driver_;
   int moves_ = 0;
+  int moves_at_rest_ = 0;
+  bool rests_ = false;  ///< what wakes it is mostly a ping, so it sleeps again at once
   bool waited_in_vain_;
   engine::TimePoint waits_since_;
   bool yields_;

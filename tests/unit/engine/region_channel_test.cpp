@@ -109,17 +109,17 @@ TEST_F(RegionChannelTest, StagingOutsideItsArenaIsNotRead) {
 
 TEST_F(RegionChannelTest, CountersAreOfTheirOperationOnly) {
   const RankRow others({1, 2, 1}, kRanks, {0, 0});
-  EXPECT_TRUE(channel(0).counters(group(0), ours_, 3, 0, others, at_));  // nothing to wait for
-  channel(1).signal(group(1), theirs_, 3, 2);
-  EXPECT_FALSE(RegionChannel::has_signalled(group(0), group(0).member(1), ours_, 2, 1));
-  EXPECT_TRUE(RegionChannel::has_signalled(group(0), group(0).member(1), ours_, 3, 2));
-  EXPECT_FALSE(RegionChannel::has_signalled(group(0), group(0).member(1), ours_, 3, 3));
-  EXPECT_FALSE(channel(0).counters(group(0), ours_, 3, 2, others, at_));
-  channel(2).signal(group(2), theirs_, 3, 5);
-  EXPECT_TRUE(channel(0).counters(group(0), ours_, 3, 2, others, at_));
+  EXPECT_TRUE(channel(0).counters(group(0), ours_, 1, 0, others, at_));  // nothing to wait for
+  channel(1).signal(group(1), theirs_, 1, 2);
+  EXPECT_FALSE(RegionChannel::has_signalled(group(0), group(0).member(1), ours_, 0, 1));
+  EXPECT_TRUE(RegionChannel::has_signalled(group(0), group(0).member(1), ours_, 1, 2));
+  EXPECT_FALSE(RegionChannel::has_signalled(group(0), group(0).member(1), ours_, 1, 3));
+  EXPECT_FALSE(channel(0).counters(group(0), ours_, 1, 2, others, at_));
+  channel(2).signal(group(2), theirs_, 1, 5);
+  EXPECT_TRUE(channel(0).counters(group(0), ours_, 1, 2, others, at_));
   // The same slot of the window serves a later operation.
   RegionState later = state(1 + transport::shm::kWindow, 9, 0);
-  EXPECT_FALSE(channel(0).counters(group(0), later, 3, 1, others, at_));
+  EXPECT_FALSE(channel(0).counters(group(0), later, 1, 1, others, at_));
 }
 
 TEST_F(RegionChannelTest, FindsARankThatHasSignalled) {
