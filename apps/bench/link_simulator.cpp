@@ -145,8 +145,8 @@ class Switch {
         static_cast<long>(static_cast<double>(wire) * 1e9 / shape_.bytes_per_second));
   }
 
-  /// What has come to the switch goes to the links of the receivers, and to them what has come to
-  /// an end of these. The links overlap: without others a packet pays for its bytes once.
+  /// Packets at the switch go to the links of the receivers, and packets at an end of these to the
+  /// receivers. The links overlap: without others a packet pays for its bytes once.
   void pass_on(Time now, Time& next) {
     for (; !under_way_.empty() && under_way_.top().at <= now; under_way_.pop()) {
       const Packet& packet = under_way_.top();

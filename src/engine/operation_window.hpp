@@ -73,7 +73,7 @@ class OperationWindow {
       done_fingerprint_ = op.fingerprint;
     }
   }
-  /// What other ranks are told of done_upto() (shm::done_word).
+  /// The word that tells other ranks of done_upto() (shm::done_word).
   [[nodiscard]] std::uint64_t done_word() const noexcept {
     return transport::shm::done_word(done_upto_, done_fingerprint_);
   }

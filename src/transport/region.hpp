@@ -33,7 +33,7 @@ class RegionControl {
     return at<std::atomic<std::uint64_t>>(
         layout_.break_word(static_cast<std::size_t>(slot), local_));
   }
-  /// What this rank writes of the rings between it and another, by local index.
+  /// The words that this rank writes for the rings between it and another, by local index.
   [[nodiscard]] shm::RingCounters& ring_counters(int other) const noexcept {
     return at<shm::RingCounters>(layout_.ring_counters(static_cast<std::size_t>(other), local_));
   }

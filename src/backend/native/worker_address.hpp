@@ -26,7 +26,7 @@ struct WorkerAddress {
   std::string settings;    ///< those that must be equal on all ranks (base/agreed_settings.hpp)
 };
 
-/// What the ranks of a host mostly have in common comes first.
+/// The fields that the ranks of a host mostly have in common come first.
 [[nodiscard]] std::string encode(const WorkerAddress& worker_address);
 /// `text` comes from the store and may be anything. Every field of the result is in its range and
 /// can be printed. Error: store.

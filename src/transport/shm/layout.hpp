@@ -97,8 +97,8 @@ struct HostHeader {
   std::uint32_t ranks;  ///< of this host
 };
 
-/// What the other ranks of the host look at most. All lie together: a rank that wakes, or looks at,
-/// each other one then needs few pages.
+/// The words of a rank that the others of its host look at most. All lie together: a rank that
+/// wakes, or looks at, each other one then needs few pages.
 struct alignas(256) RankWords {
   std::int32_t rank;  ///< global
   std::int32_t pid;
@@ -165,7 +165,7 @@ inline constexpr std::size_t kArenaBytes = std::size_t{8} << 30;
 inline constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
 #endif
 
-/// The places in the memory of a host with that many ranks. What ranks have by group slot lies
+/// The places in the memory of a host with that many ranks. The parts by group slot lie
 /// together for all ranks, so that the blocks of the world share page tables, and its ids a page.
 struct HostLayout {
   std::size_t ranks = 1;

@@ -422,7 +422,7 @@ TEST_F(P2PMatcherTest, AMessageOfAForeignRankThatArrivesWhileTheGroupIsMadeIsDro
   EXPECT_TRUE(done(others, ticket));
   EXPECT_EQ(got, (Bytes{1, 2, 3, 4}));
   EXPECT_EQ(engine_.received(others, ticket).source, 1) << "global rank 2";
-  // What it took counts no longer: it is reported with the rest of a quarter of the window.
+  // The bytes that it took count no longer: a quarter of the window is reported with them.
   EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 0);
   Bytes rest(kEagerLimit);
   for (std::uint64_t number = 1; (number + 1) * kEagerLimit <= kUnasked / 4; ++number) {
