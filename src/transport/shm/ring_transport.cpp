@@ -267,6 +267,8 @@ void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
   }
   if (from.taken == written && word != written) {
     if (from.inside) return break_rules(from, "left in the middle of a frame");
+    take_shorts(from);  // the loop may have ended after the last frame
+    if (from.gone) return;
     lose(from,
          status_of(Errc::peer_left, [&] { return base::format("rank {} has left", from.rank); }));
   }

@@ -166,6 +166,22 @@ TEST(Ring, AShortMessageWakesItsReceiverAndComesBeforeTheEnd) {
   EXPECT_FALSE(ranks.at(0).send_short(1, short_of(2, 8), payload_of(2, 8).data()));
 }
 
+/// However much of the rest one poll takes: the last frame may end where a poll ends.
+TEST(Ring, ShortMessagesBehindTheLastFrameComeBeforeTheEnd) {
+  for (std::size_t frames = 0; frames < 8; ++frames) {
+    RingRanks ranks(2);
+    Stream expected{0, 1, std::vector<std::size_t>(frames, kMaxFramePayload)};
+    expected.sizes.insert(expected.sizes.end(), {8, 0, kMaxShort});
+    for (std::size_t i = 0; i < expected.sizes.size(); ++i)
+      ASSERT_EQ(send_either(ranks, 0, 1, i, expected.sizes[i]), i >= frames);
+    ranks.at(0).close(0);
+    ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }, 0));
+    expect_lost(ranks.sink(1), 0, Errc::peer_left);
+    ASSERT_EQ(ranks.sink(1).received(0), expected.sizes.size()) << frames << " frames before";
+    expected.check(ranks);
+  }
+}
+
 TEST(Ring, RefusesShortMessagesThatTheSinkOrTheirLengthForbids) {
   RingRanks ranks(3);
   ranks.sink(2).refused.insert(5);
