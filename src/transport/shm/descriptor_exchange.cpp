@@ -115,9 +115,9 @@ Result<std::optional<DescriptorExchange::Message>> DescriptorExchange::first_mes
       ++at_;
       continue;
     }
+    if (!got && got.status().code() == Errc::resource) return got.status();
     Proven one = std::move(proven_[at_]);
     proven_.erase(proven_.begin() + static_cast<std::ptrdiff_t>(at_));
-    if (!got && got.status().code() == Errc::resource) return got.status();
     if (!got) continue;
     const Word word = got->header.word;
     if (word != Word::failed && (word != Word::descriptors || got->fds.size() != kDescriptors))
@@ -145,6 +145,11 @@ Result<std::optional<DescriptorExchange::Message>> DescriptorExchange::next() {
     }
   }
   return std::optional<Message>();
+}
+
+void DescriptorExchange::tell(const DescriptorHeader& header, std::string_view text) {
+  for (const Proven& one : proven_)
+    (void)send_message(one.connection.get(), header, {}, text, Clock::now());
 }
 
 void DescriptorExchange::add_to(std::vector<pollfd>& watched) const {

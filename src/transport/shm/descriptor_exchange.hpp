@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tutti/error.hpp>
@@ -95,6 +96,8 @@ class DescriptorExchange {
   /// The next rank that has sent its descriptors, or that it fails. Nothing: none now. Does not
   /// wait.
   [[nodiscard]] Result<std::optional<Message>> next();
+  /// Sends this to the ranks that `next` has not returned yet.
+  void tell(const DescriptorHeader& header, std::string_view text);
   /// Adds the descriptors to wait on until `next` may have something.
   void add_to(std::vector<pollfd>& watched) const;
   /// `next` is to be called then at the latest, or at `deadline` if that is earlier.

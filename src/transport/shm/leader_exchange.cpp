@@ -106,6 +106,12 @@ std::size_t LeaderExchange::tell(const Failure& failure) {
   return told;
 }
 
+/// Tells the ranks that are connected why we end. Without a word they would take us for dead.
+Outcome LeaderExchange::give_up(const Outcome& why) {
+  (void)tell(own_failure(why));
+  return why;
+}
+
 Result<HostDescriptors> LeaderExchange::make_host(const RankDescriptors& ours,
                                                   std::vector<RankDescriptors>& all) {
   HostDescriptors host;
@@ -157,16 +163,16 @@ Result<HostDescriptors> LeaderExchange::share(const RankDescriptors& ours, const
   DescriptorExchange exchange(options_.listener, options_.ranks.size(), answer, closer_);
   const Result<std::optional<Failure>> gathered = gather(exchange, all, ready);
   if (!cannot_sign.ok()) return cannot_sign;
-  if (!gathered) return gathered.status();
+  if (!gathered) {
+    const Failure ours_failed = own_failure(gathered.status());
+    exchange.tell(ours_failed.header, ours_failed.text);
+    return give_up(gathered.status());
+  }
   const std::optional<Failure>& failed = gathered.value();
   if (!failed) {
     Result<HostDescriptors> host = make_host(ours, all);
-    Outcome handed = host.status();
-    if (!host)
-      (void)tell(own_failure(handed));
-    else
-      handed = hand_out(ours, *host);
-    if (!handed.ok()) return handed;
+    if (!host) return give_up(host.status());
+    if (Outcome handed = hand_out(ours, *host); !handed.ok()) return give_up(handed);
     return host;
   }
   // Waits for ranks that have not connected yet, so that they hear of it too and do not find us
@@ -218,7 +224,7 @@ Result<std::optional<HostExchange::Failure>> LeaderExchange::await_ready(const O
 
 Outcome LeaderExchange::agree(const Outcome& ours) {
   const Result<std::optional<Failure>> failed = await_ready(ours);
-  if (!failed) return failed.status();
+  if (!failed) return give_up(failed.status());
   if (failed.value()) {
     (void)tell(*failed.value());
     return ours.ok() ? failed.value()->status : ours;

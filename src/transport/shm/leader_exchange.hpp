@@ -30,6 +30,7 @@ class LeaderExchange final : public HostExchange {
   [[nodiscard]] Outcome hand_out(const RankDescriptors& ours, const HostDescriptors& host);
   [[nodiscard]] Result<std::optional<Failure>> await_ready(const Outcome& ours);
   [[nodiscard]] std::size_t tell(const Failure& failure);
+  [[nodiscard]] Outcome give_up(const Outcome& why);
 
   std::vector<os::Fd> connections_;  ///< by local index
 };

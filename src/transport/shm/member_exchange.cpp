@@ -101,13 +101,13 @@ Result<HostDescriptors> MemberExchange::share(const RankDescriptors& ours, const
   if (Outcome s = send_word(to_leader_.get(), Word::descriptors, fds); !s.ok())
     return s.code() == Errc::timeout ? s : last_words();
   Result<std::vector<os::Fd>> got = take_descriptors(Word::memory, kDescriptors);
-  if (!got) return got.status();
+  if (!got) return give_up(got.status());
   HostDescriptors host{std::move((*got)[0]), {std::move((*got)[1]), std::move((*got)[2])}, {}};
   while (host.events.size() < options_.ranks.size()) {
     const std::size_t some =
         std::min(options_.ranks.size() - host.events.size(), os::kMaxFdsPerMessage);
     got = take_descriptors(Word::events, some);
-    if (!got) return got.status();
+    if (!got) return give_up(got.status());
     std::ranges::move(*got, std::back_inserter(host.events));
   }
   return host;

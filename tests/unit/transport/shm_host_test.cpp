@@ -373,6 +373,60 @@ TEST_F(SharedMemory, RankThatHasEndedIsNamedToAllWhateverOthersDo) {
   }
 }
 
+/// How far rank 2 comes in the exchange, and whether its connection ends there or stays silent.
+struct Stop {
+  const char* name;
+  int steps;  ///< 1: it has proven itself; 2: sent its descriptors; 3: got those of the host
+  bool ends;
+};
+class StoppedRank : public SharedMemory, public ::testing::WithParamInterface<Stop> {};
+
+TEST_P(StoppedRank, IsNamedToAllAndNoOtherIs) {
+  const auto stop = [&] {
+    os::Fd connection = connect();
+    if (GetParam().steps > 0) {
+      send_header(connection, hello_of(2, worker_addresses[2].nonce), 0);
+      (void)hear_hello(connection);
+      os::take_descriptors(connection.get(), true);
+    }
+    if (GetParam().steps > 1) send_header(connection, descriptors_of(2), kDescriptors);
+    for (int message = 0; GetParam().steps > 2 && message < 2; ++message)
+      (void)hear_hello(connection);
+    if (GetParam().ends) connection.reset();
+    return connection;
+  };
+  os::Fd connection;
+  std::vector<Outcome> outcomes(2);
+  test::in_threads(3, [&](int rank) {
+    if (rank == 2) {
+      connection = stop();
+      return;
+    }
+    // The leader's time is over before that of the other.
+    const auto deadline = rank == 0 ? std::chrono::steady_clock::now() + 1s : in_time();
+    const auto at = static_cast<std::size_t>(rank);
+    outcomes[at] = hosts[at]->join(ranks, worker_addresses, secret, deadline);
+  });
+  const bool seen_to_end = GetParam().ends && GetParam().steps > 1;
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.code(), seen_to_end ? Errc::peer_lost : Errc::timeout) << outcome.message();
+    EXPECT_THAT(std::string(outcome.message()), ::testing::HasSubstr("rank 2 on "));
+    if (seen_to_end) {
+      EXPECT_EQ(outcome.culprit(), 2);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, StoppedRank,
+                         ::testing::Values(Stop{"BeforeItsProof", 0, false},
+                                           Stop{"BehindItsProof", 1, false},
+                                           Stop{"EndsBehindItsProof", 1, true},
+                                           Stop{"BehindItsDescriptors", 2, false},
+                                           Stop{"EndsBehindItsDescriptors", 2, true},
+                                           Stop{"BehindThoseOfTheHost", 3, false},
+                                           Stop{"EndsBehindThoseOfTheHost", 3, true}),
+                         [](const auto& one) { return one.param.name; });
+
 /// A child in some state, as long as this lives. Its body is given a pipe that ends with this; a
 /// child that `ends` by itself then is not killed.
 class Child {
