@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/native/driver_pause.hpp"
 #include "backend/native/progress_thread.hpp"
@@ -20,6 +21,12 @@ namespace {
 
 constexpr auto kQuiet = std::chrono::seconds(1);  // without an operation: then nobody looks
 constexpr nanoseconds kMostSleep = std::chrono::seconds(10);
+// Where ranks are many for the CPUs, so many of them look as often as elsewhere, and wake the
+// others when one has died.
+constexpr int kWatchers = 8;
+constexpr int kMostRarely = 20;
+/// Callers that wait for longer do not come and go: what they leave, they tell the progress thread.
+constexpr nanoseconds kLongWait = 2 * kLookEvery;
 
 }  // namespace
 
@@ -28,6 +35,8 @@ Driver::Driver(engine::Engine& engine, shm::Host& host, Options options)
       host_(host),
       options_(std::move(options)),
       contention_(options_.cpus, options_.processes, os::process_cpu_time, os::voluntary_switches) {
+  if (!options_.remote && host_.regions().self >= kWatchers)
+    rarely_ = std::clamp(options_.ranks_on_host / (kWatchers * options_.cpus), 1, kMostRarely);
   if (options_.remote) has_thread_ = ProgressThread::add(*this);
 }
 
@@ -185,7 +194,7 @@ Received Driver::release(engine::Group& group, std::uint64_t ticket) noexcept {
 bool Driver::wants_thread() const noexcept {
   // relaxed: the driver lock is ours.
   const bool undriven = engine_.busy() && callers_.load(std::memory_order_relaxed) == 0;
-  return undriven && (!looks_ || engine_.has_urgent());
+  return undriven && (!looks_.load(std::memory_order_relaxed) || engine_.has_urgent());
 }
 
 void Driver::let_go(bool comes_again) noexcept {
@@ -213,13 +222,27 @@ void Driver::need_thread() noexcept {
     last_try_ = now;
     has_thread_ = ProgressThread::add(*this);
   }
-  looks_ = has_thread_;
+  looks_.store(has_thread_, std::memory_order_relaxed);  // the kick, which follows, orders it
 }
 
 void Driver::look_around() noexcept {
   last_look_ = engine_.world().now();
-  for (const int local : host_.ended()) engine_.local_peer_died(local);
+  bool died = false;
+  for (const int local : host_.ended()) {
+    const transport::RegionPeer& peer = host_.regions().peers[static_cast<std::size_t>(local)];
+    // acquire: pairs with Host::leave. The end of a rank that has left is no news.
+    died = died || peer.words().left.load(std::memory_order_acquire) == 0;
+    engine_.local_peer_died(local);
+  }
+  if (died) wake_others();
   engine_.tick();
+}
+
+void Driver::wake_others() noexcept {
+  const transport::Regions& regions = host_.regions();
+  for (const transport::RegionPeer& peer : regions.peers) {
+    if (&peer != &regions.peers[static_cast<std::size_t>(regions.self)]) shm::wake_if_parked(peer);
+  }
 }
 
 void Driver::look_around_if_due() noexcept {
@@ -273,7 +296,14 @@ bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
 }
 
 Driver::Sleep Driver::prepare_sleep() noexcept {
-  if (!driver_lock_.try_lock()) return {kLookEvery, true};
+  if (!driver_lock_.try_lock()) {
+    // The caller that had it at the last look still waits: it wakes us if it leaves something. With
+    // a thousand ranks on few CPUs each look keeps another rank from its work. relaxed: a hint; the
+    // wait after this one is short.
+    const bool waits = std::exchange(calls_missed_, calls()) == calls();
+    if (waits) looks_.store(false, std::memory_order_relaxed);
+    return {waits ? 10 * kLookEvery : kLookEvery, options_.remote};
+  }
   Sleep sleep{kMostSleep, options_.remote};
   const TimePoint now = engine_.world().now();
   // relaxed: the driver lock is ours.
@@ -284,8 +314,10 @@ Driver::Sleep Driver::prepare_sleep() noexcept {
   if (engine_.busy()) {
     // A caller that sleeps looks around itself; two clocks would cost twice. If it has slept for
     // long, and then leaves something, it wakes the thread. relaxed: the driver lock is ours.
-    looks_ = parked_.load(std::memory_order_relaxed) == 0 || now - last_called_ < kQuiet;
-    sleep.most = looks_ ? kLookEvery : in_vain_.group != nullptr ? 10 * kLookEvery : kMostSleep;
+    const bool looks =
+        parked_.load(std::memory_order_relaxed) == 0 || now - last_called_ < kLongWait;
+    looks_.store(looks, std::memory_order_relaxed);
+    sleep.most = looks ? kLookEvery : in_vain_.group != nullptr ? 10 * kLookEvery : kMostSleep;
     // Where callers come and go, they move what is not urgent.
     if ((engine_.has_urgent() || (moved_ && !called)) &&
         shm::mark_listening(host_.regions().control().words().park)) {
@@ -301,9 +333,10 @@ Driver::Sleep Driver::prepare_sleep() noexcept {
     // An encrypted connection may hold bytes that no descriptor tells of. Without memory to call
     // back there is nothing to do at once.
     sleep.most = starved_ ? kLookEvery : nanoseconds(0);
-  } else if (looks_) {
-    looks_ = now - last_busy_ < kQuiet;
-    if (looks_) sleep.most = kLookEvery;
+  } else if (looks_.load(std::memory_order_relaxed)) {
+    const bool looks = now - last_busy_ < kQuiet;
+    looks_.store(looks, std::memory_order_relaxed);
+    if (looks) sleep.most = kLookEvery;
   }
   driver_lock_.unlock();
   return sleep;

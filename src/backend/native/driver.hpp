@@ -127,20 +127,26 @@ class Driver {
   bool park(std::chrono::nanoseconds most, bool first) noexcept;
   void wake_sleepers() noexcept;
   void look_around() noexcept;
+  /// Wakes the other ranks of this host that sleep, so that they look around.
+  void wake_others() noexcept;
   /// Makes the thread, under the driver lock. The caller kicks it once it has let that go.
   void need_thread() noexcept;
 
   engine::Engine& engine_;
   transport::shm::Host& host_;
   Options options_;
+  /// How many times as long this rank sleeps between two looks where ranks are many for the CPUs.
+  int rarely_ = 1;
   DriverLock driver_lock_;
   std::atomic<int> callers_{0};  ///< written under the driver lock only
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<int> parked_{0};
   // Under the driver lock:
   bool has_thread_ = false;
-  bool looks_ = false;  ///< the progress thread looks every 20 ms, or has been woken
-  bool moved_ = false;  ///< something, in the last turn of the thread
+  /// The progress thread looks every 20 ms, or has been woken. It may clear this without the lock.
+  std::atomic<bool> looks_{false};
+  std::uint64_t calls_missed_ = ~std::uint64_t{0};  ///< when the thread last found the lock taken
+  bool moved_ = false;                              ///< something, in the last turn of the thread
   std::uint64_t submits_ = 0;
   std::uint64_t submits_seen_ = 0;   ///< when a caller last went to sleep
   engine::TimePoint quiet_since_{};  ///< a caller that went to sleep has then seen a new one

@@ -97,10 +97,11 @@ class Driver::Pause {
     rests_ = now - std::max(waits_since_, driver_.quiet_since_) >= kLong;
     moves_at_rest_ = moves_;
     std::chrono::nanoseconds most = rests_ ? kLookRarely : kLookEvery;
-    if (limit_) most = std::min(most, *limit_ - (now - first_look_));
     const engine::TimePoint deadline = driver_.engine_.next_deadline();
+    // Without a deadline: the time of the operation begins at the next look.
     if (deadline != engine::TimePoint::max())
-      most = std::min(most, std::chrono::nanoseconds(deadline - now));
+      most = std::min(driver_.rarely_ * most, std::chrono::nanoseconds(deadline - now));
+    if (limit_) most = std::min(most, *limit_ - (now - first_look_));
     return std::max(most, std::chrono::nanoseconds(0));
   }
 

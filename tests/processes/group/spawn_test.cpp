@@ -6,11 +6,13 @@
 #include <atomic>
 #include <csignal>
 #include <new>
+#include <thread>
 
 #include <tutti/tutti.hpp>
 
 #include "support/programs.hpp"
 #include "support/refused_calls.hpp"
+#include "support/variable.hpp"
 #include "unit/child.hpp"
 
 using namespace std::chrono_literals;
@@ -326,6 +328,40 @@ TEST(Spawn, RanksMayMakeAndDropMoreGroupsThanThereArePlaces) {
       },
       3, {.timeout = 120s});
   for (const std::size_t rank : {0U, 1U, 2U}) EXPECT_EQ(sums[rank], 9);
+}
+
+// With many ranks for the CPUs most of them look rarely; those that look often wake the others.
+TEST(Spawn, TheDeathOfOneOfManyIsToldInTime) {
+  constexpr int kMany = 48;
+  constexpr auto kWaits = 1500ms;
+  const tutti::test::Variable one_cpu("TUTTI_CPUS", "1");
+  Shared told;  // ms of a clock: the death by the last rank, the error by each other one
+  const auto now = [] {
+    return static_cast<int>(Clock::now().time_since_epoch() / 1ms % 1'000'000'000);
+  };
+  tutti::spawn(
+      [&](int rank) {
+        tutti::ProcessGroup world = tutti::init_process_group();
+        world.barrier().wait();
+        if (rank == kMany - 1) {
+          std::this_thread::sleep_for(kWaits);
+          told[kMany - 1] = now();
+          execl("/bin/sleep", "sleep", "3", nullptr);  // to its world it has died
+          throw std::runtime_error("no sleep");
+        }
+        try {
+          world.barrier().wait();
+        } catch (const tutti::Error& error) {
+          if (error.code() == tutti::Errc::peer_lost) told[static_cast<std::size_t>(rank)] = now();
+        }
+      },
+      kMany);
+  int in_time = 0;
+  for (std::size_t rank = 0; rank + 1 < kMany; ++rank) {
+    EXPECT_NE(told[rank], 0) << "rank " << rank;
+    in_time += told[rank] - told[kMany - 1] <= 250 ? 1 : 0;
+  }
+  EXPECT_GE(in_time, kMany * 3 / 4) << "within 250 ms";
 }
 
 // As rank 0 of torch.distributed does.
