@@ -303,7 +303,7 @@ void MessageChannel::drop_held(std::uint64_t group) noexcept {
 }
 
 std::vector<HeldFrames::Frame> MessageChannel::take_messages(int peer, std::uint64_t group) {
-  std::deque<HeldFrames::Frame>& all = at(peer).messages;
+  std::list<HeldFrames::Frame>& all = at(peer).messages;
   std::vector<HeldFrames::Frame> taken;
   if (all.empty()) return taken;
   for (HeldFrames::Frame& one : all) {

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -210,9 +210,9 @@ class MessageChannel final : public ControlChannel {
     bool used = false;        ///< more was sent to it than a question, or something has come
     bool only_asked = false;  ///< see is_only_asked
     HeldFrames held;
-    std::deque<HeldFrames::Frame> messages;             ///< see keep_message
-    CreditAccount eager;                                ///< bytes of operations
-    CreditAccount eager_messages;                       ///< bytes of messages
+    std::list<HeldFrames::Frame> messages;  ///< see keep_message; an empty list takes no memory
+    CreditAccount eager;                    ///< bytes of operations
+    CreditAccount eager_messages;           ///< bytes of messages
     CreditAccount matches{kMatchCredit, kMatchReport};  ///< messages without a recv
     Arriving arriving;
     std::vector<std::byte> buffer;

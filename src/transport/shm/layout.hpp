@@ -15,7 +15,7 @@
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
-inline constexpr std::uint32_t kLayoutVersion = 8;
+inline constexpr std::uint32_t kLayoutVersion = 9;
 
 inline constexpr int kWindow = 8;  ///< operations of a group that a rank has under way
 /// Lines of a group: by so many calls a rank may be ahead of another one, if the calls need no more
@@ -106,8 +106,11 @@ struct alignas(256) RankWords {
   /// 1: this rank reads slowly what others stage in their caches; they stage past them then.
   std::atomic<std::uint32_t> remote_cache;
   std::atomic<std::uint32_t> slots;  ///< its groups have had slots below this number; only grows
+  /// 1: it sends nothing more to ranks to which it has sent nothing. Their rings do not say so.
+  std::atomic<std::uint32_t> closed;
   alignas(64) std::atomic<std::uint32_t> park;    ///< its doorbell (park.hpp); any rank writes it
   alignas(64) std::atomic<std::uint32_t> breaks;  ///< grows when a break word of it was written
+  std::atomic<std::uint32_t> closings;  ///< grows when another rank has set `closed`; any rank
 };
 static_assert(sizeof(RankWords) == 256);
 

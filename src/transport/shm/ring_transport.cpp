@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "base/format.hpp"
 #include "kernels/copy.hpp"
 #include "transport/shm/doorbell.hpp"
+#include "transport/shm/ring_errors.hpp"
 #include "transport/shm/words.hpp"
 
 namespace tutti::transport::shm {
@@ -18,28 +18,6 @@ static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(FrameHeader) == kRingAlign && kRingBytes % kRingAlign == 0);
 
 namespace {
-
-/// Errors that are made in advance, for use when there is no memory for a text.
-struct Bare {
-  Outcome left{Errc::peer_left, "a rank has left"};
-  Outcome refused{Errc::refused, "a rank broke the rules; no memory to say how"};
-  Outcome resource{Errc::resource, "no room for messages"};
-};
-const Bare& bare() {
-  static const Bare made;
-  return made;
-}
-
-template <class Text>
-Outcome status_of(Errc code, const Text& text) noexcept {
-  try {
-    return Outcome(code, text());
-  } catch (const std::bad_alloc&) {
-    return code == Errc::peer_left ? bare().left
-           : code == Errc::refused ? bare().refused
-                                   : bare().resource;
-  }
-}
 
 constexpr std::size_t kPopulate = 64 * 1024;  // bytes of a ring that get pages together
 // Publish the read position rarely: its cache line stays with the sender while little is under way.
@@ -94,6 +72,7 @@ RingTransport::Peer::Peer(const Regions& regions, int local)
 RingTransport::RingTransport(const RingOptions& options)
     : options_(options), index_of_(static_cast<std::size_t>(options.size), -1) {
   const Regions& regions = *options_.regions;
+  peers_.reserve(regions.peers.size());
   for (std::size_t local = 0; local < regions.peers.size(); ++local) {
     if (static_cast<int>(local) == regions.self) continue;
     Peer peer(regions, static_cast<int>(local));
@@ -214,9 +193,24 @@ void RingTransport::say_taken(Peer& from) noexcept {
 
 bool RingTransport::poll() noexcept {
   if (sink_ == nullptr || closing_) return false;
+  look_for_closed();
   bool moved = false;
   for (Peer& peer : peers_) moved |= look(peer);
   return moved;
+}
+
+/// A rank that has closed and has sent us nothing has left; what it has sent was written before.
+inline void RingTransport::look_for_closed() noexcept {
+  // acquire, here and below: pairs with close.
+  const auto closings =
+      options_.regions->control().words().closings.load(std::memory_order_acquire);
+  if (closings == closings_) return;
+  closings_ = closings;
+  for (Peer& from : peers_) {
+    const bool closed = from.region->words().closed.load(std::memory_order_acquire) != 0;
+    if (closed && !from.gone && written_by(*from.theirs) == 0 && !from.in_shorts.expects())
+      leave(from);
+  }
 }
 
 bool RingTransport::poll_from(int peer) noexcept {
@@ -269,9 +263,13 @@ void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
     if (from.inside) return break_rules(from, "left in the middle of a frame");
     take_shorts(from);  // the loop may have ended after the last frame
     if (from.gone) return;
-    lose(from,
-         status_of(Errc::peer_left, [&] { return base::format("rank {} has left", from.rank); }));
+    leave(from);
   }
+}
+
+void RingTransport::leave(Peer& from) noexcept {
+  lose(from,
+       status_of(Errc::peer_left, [&] { return base::format("rank {} has left", from.rank); }));
 }
 
 /// Takes the short messages that come before the next frame.
@@ -370,10 +368,18 @@ void RingTransport::drop_arriving(int peer) noexcept {
 
 void RingTransport::close(std::uint64_t /*drain_ns*/) noexcept {
   if (std::exchange(closing_, true)) return;
+  options_.regions->control().words().closed.store(1, std::memory_order_seq_cst);
   for (Peer& peer : peers_) {
     // relaxed: a peer that has left reads nothing any more.
-    if (peer.region->words().left.load(std::memory_order_relaxed) == 0)
+    if (peer.region->words().left.load(std::memory_order_relaxed) != 0) continue;
+    if (peer.written > 0 || peer.taken > 0 || peer.out_shorts.used() || peer.in_shorts.used()) {
       say_written(peer, peer.written | kLastWord);
+      continue;
+    }
+    // Its line lies on a page that we have never touched.
+    peer.region->control.words().closings.fetch_add(1, std::memory_order_seq_cst);
+    fence_if_needed(options_.publish_fence);
+    wake_if_parked(*peer.region);
   }
 }
 

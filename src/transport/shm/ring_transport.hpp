@@ -103,6 +103,7 @@ class RingTransport final : public Transport {
     return at < 0 ? nullptr : &peers_[static_cast<std::size_t>(at)];
   }
   bool look(Peer& from) noexcept;
+  void look_for_closed() noexcept;
   void take(Peer& from, std::uint64_t word) noexcept;
   void take_shorts(Peer& from) noexcept;
   [[nodiscard]] bool take_header(Peer& from, std::uint64_t written) noexcept;
@@ -115,14 +116,16 @@ class RingTransport final : public Transport {
   void say_taken(Peer& from) noexcept;
   void say_written(Peer& to, std::uint64_t word) noexcept;
   void break_rules(Peer& peer, const char* how) noexcept;
+  static void leave(Peer& from) noexcept;
   static void lose(Peer& peer, Outcome why) noexcept;
 
   RingOptions options_;
   Sink* sink_ = nullptr;
   bool closing_ = false;
   int long_rings_ = 0;
-  std::vector<Peer> peers_;    ///< all ranks of our host but us
-  std::vector<int> index_of_;  ///< in peers_, by rank of the world; -1: not there
+  std::uint32_t closings_ = 0;  ///< RankWords::closings, as last seen
+  std::vector<Peer> peers_;     ///< all ranks of our host but us
+  std::vector<int> index_of_;   ///< in peers_, by rank of the world; -1: not there
 };
 
 }  // namespace tutti::transport::shm

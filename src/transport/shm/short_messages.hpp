@@ -54,6 +54,7 @@ class ShortWriter {
     show_short(line, ++sent_);
     return true;
   }
+  [[nodiscard]] bool used() const noexcept { return sent_ > 0; }
 
  private:
   ShortMessage* lines_;
@@ -71,15 +72,19 @@ class ShortReader {
 
   /// The next one, if it has come and only so many bytes of the ring are before it; else nullptr.
   [[nodiscard]] const ShortMessage* next(std::uint64_t ring_taken) noexcept {
-    if (!used_) {
-      // A line that was never used is not read: that would take memory. relaxed: as in `send`.
-      used_ = theirs_->sends_short.load(std::memory_order_relaxed) != 0;
-      if (!used_) return nullptr;
-    }
+    if (!expects()) return nullptr;
     const ShortMessage& line = lines_[taken_ % kShortMessages];
     const bool is_next = short_has_come(line, taken_ + 1) && line.after == units_of(ring_taken);
     return is_next ? &line : nullptr;
   }
+  /// The peer has sent short messages. A line that was never used is not read: that would take
+  /// memory.
+  [[nodiscard]] bool expects() noexcept {
+    // relaxed: as in `send`.
+    if (!used_) used_ = theirs_->sends_short.load(std::memory_order_relaxed) != 0;
+    return used_;
+  }
+  [[nodiscard]] bool used() const noexcept { return used_; }
   /// Steps over the next one, which stays until `show`.
   void took() noexcept { ++taken_; }
   /// Rarely gives the lines back, so that the cache line stays with the writer. A writer without a

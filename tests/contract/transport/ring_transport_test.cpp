@@ -182,6 +182,24 @@ TEST(Ring, ShortMessagesBehindTheLastFrameComeBeforeTheEnd) {
   }
 }
 
+TEST(Ring, TheEndTouchesNoLineOfRanksWithoutTraffic) {
+  RingRanks ranks(4);
+  ASSERT_NE(ranks.try_send(0, 1, head_of(1, 8), payload_of(1, 8).data()), 0U);
+  ASSERT_TRUE(send_either(ranks, 3, 0, 1, 8));  // it is not read
+  for (const int rank : {2, 3}) ranks.park(rank) = 1;
+  ranks.at(0).close(0);
+  for (const int rank : {2, 3}) {
+    EXPECT_EQ(ranks.park(rank), 0U);
+    EXPECT_EQ(ranks.regions(0).control().ring_counters(rank).written, 0U);
+  }
+  const auto is_told = [&] {
+    return ranks.sink(1).lost(0) && ranks.sink(2).lost(0) && ranks.sink(3).lost(0);
+  };
+  ASSERT_TRUE(ranks.until(is_told, 0));
+  for (const int rank : {1, 2, 3}) expect_lost(ranks.sink(rank), 0, Errc::peer_left);
+  EXPECT_EQ(ranks.sink(1).received(0), 1U);
+}
+
 TEST(Ring, RefusesShortMessagesThatTheSinkOrTheirLengthForbids) {
   RingRanks ranks(3);
   ranks.sink(2).refused.insert(5);

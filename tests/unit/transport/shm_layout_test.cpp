@@ -21,7 +21,7 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kGiB = 1024 * kMiB;
 
 TEST(ShmLayout, HasTheFrozenVersionAndLimits) {
-  EXPECT_EQ(kLayoutVersion, 8U);
+  EXPECT_EQ(kLayoutVersion, 9U);
   EXPECT_EQ(kMagic, 0x3169747475745454U);
   EXPECT_EQ(kWindow, 8);
   EXPECT_EQ(kLines, 64);
@@ -86,10 +86,12 @@ TEST(ShmLayout, HeaderAndRankWords) {
   EXPECT_EQ((Numbers{offsetof(HostHeader, magic), offsetof(HostHeader, version),
                      offsetof(HostHeader, ranks), sizeof(HostHeader)}),
             (Numbers{0, 8, 12, 16}));
-  EXPECT_EQ((Numbers{offsetof(RankWords, rank), offsetof(RankWords, pid), offsetof(RankWords, left),
-                     offsetof(RankWords, remote_cache), offsetof(RankWords, slots),
-                     offsetof(RankWords, park), offsetof(RankWords, breaks), sizeof(RankWords)}),
-            (Numbers{0, 4, 8, 12, 16, 64, 128, 256}));
+  EXPECT_EQ(
+      (Numbers{offsetof(RankWords, rank), offsetof(RankWords, pid), offsetof(RankWords, left),
+               offsetof(RankWords, remote_cache), offsetof(RankWords, slots),
+               offsetof(RankWords, closed), offsetof(RankWords, park), offsetof(RankWords, breaks),
+               offsetof(RankWords, closings), sizeof(RankWords)}),
+      (Numbers{0, 4, 8, 12, 16, 20, 64, 128, 132, 256}));
   EXPECT_EQ(static_cast<std::uint32_t>(Park::awake), 0U);
   EXPECT_EQ(static_cast<std::uint32_t>(Park::futex), 1U);
   EXPECT_EQ(static_cast<std::uint32_t>(Park::eventfd), 2U);
