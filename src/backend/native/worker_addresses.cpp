@@ -23,6 +23,9 @@ Result<WorkerAddresses> WorkerAddresses::read(const std::vector<std::string>& te
   world.settings = call::hash_text(mine.settings);
   std::map<std::string, int> hosts;
   WorkerAddressReader reader;
+  const auto size = static_cast<std::size_t>(world.size);
+  all.places.reserve(size);  // a thousand of them are not to move
+  world.whereabouts.reserve(size);
   bool all_seen = true;  // all ranks of this machine are in our pid namespace
   for (int r = 0; r < world.size; ++r) {
     Result<WorkerAddress> one = reader.read(base::at(texts, r));
@@ -39,7 +42,7 @@ Result<WorkerAddresses> WorkerAddresses::read(const std::vector<std::string>& te
                          base::settings_that_differ(mine.settings, world.rank, one->settings, r) +
                          "; give all ranks the same");
     }
-    const HostAddress& place = one->host;
+    HostAddress& place = one->host;
     const bool share = transport != Config::TransportChoice::tcp;
     const std::string key = share ? place.host_key : "rank " + std::to_string(r);
     world.host_of.push_back(hosts.try_emplace(key, static_cast<int>(hosts.size())).first->second);
@@ -54,8 +57,7 @@ Result<WorkerAddresses> WorkerAddresses::read(const std::vector<std::string>& te
     }
     all.driver.sleepers_fence = all.driver.sleepers_fence && place.fence;
     world.whereabouts.push_back(place.host_name + ", pid " + std::to_string(place.pid));
-    all.places.push_back(place);
-    all.told.push_back(std::move(*one));
+    all.places.push_back(std::move(place));
   }
   if (transport == Config::TransportChoice::shm && hosts.size() > 1) {
     return Outcome(Errc::unsupported, "TUTTI_TRANSPORT=shm, but the ranks are on " +
@@ -75,6 +77,8 @@ Result<WorkerAddresses> WorkerAddresses::read(const std::vector<std::string>& te
   all.driver.cpus = cpus_of_host(machine);
   all.driver.ranks_on_host = static_cast<int>(machine.size());
   all.driver.remote = all.local.size() < all.places.size();
+  for (int r = 0; all.driver.remote && r < world.size; ++r)
+    all.told.push_back(reader.read(base::at(texts, r)).value());
   if (!all_seen) all.driver.processes.clear();
   return all;
 }

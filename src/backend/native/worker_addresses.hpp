@@ -21,7 +21,7 @@ struct WorkerAddresses {
                                                     const JobIdentity& identity,
                                                     Config::TransportChoice transport);
 
-  std::vector<WorkerAddress> told;                  ///< by rank
+  std::vector<WorkerAddress> told;                  ///< by rank; empty if all are on our host
   std::vector<transport::shm::HostAddress> places;  ///< their hosts, by rank
   std::vector<int> local;                           ///< the ranks of our host, with ourselves
   engine::World world;     ///< its ranks: host_of, local_of, whereabouts, pids, cpus, settings
