@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "os/host.hpp"
 
 namespace tutti::bench {
 
@@ -17,7 +18,8 @@ namespace {
 
 /// The place of a rank, as the others are told.
 struct Place {
-  std::array<char, 40> host = {};  ///< one start of a kernel, whose clock all its processes read
+  std::array<char, 40> kernel = {};  ///< one start of it; all its processes read one clock
+  std::uint64_t network = 0;         ///< a network namespace is a host to tutti
   std::int32_t pid = 0;
 };
 
@@ -25,7 +27,8 @@ Place own_place() {
   Place place;
   place.pid = ::getpid();
   std::ifstream file("/proc/sys/kernel/random/boot_id");
-  file.read(place.host.data(), place.host.size() - 1);
+  file.read(place.kernel.data(), place.kernel.size() - 1);
+  if (auto network = os::network_namespace(); network) place.network = *network;
   return place;
 }
 
@@ -45,11 +48,12 @@ JoinedJob::JoinedJob(ProcessGroup world, DeviceType device) : library_(std::move
   Place own = own_place();
   std::vector<Place> places(static_cast<std::size_t>(size()));
   library_.world().all_gather(bytes_of(places), bytes_of(own)).wait();
-  std::set<std::array<char, 40>> hosts;
+  std::set<std::pair<std::array<char, 40>, std::uint64_t>> hosts;
   for (const Place& place : places) {
-    hosts.insert(place.host);
-    if (place.host == own.host) processes_.push_back(place.pid);
+    hosts.insert({place.kernel, place.network});
+    if (place.kernel == own.kernel) processes_.push_back(place.pid);
   }
+  one_clock_ = processes_.size() == places.size();
   hosts_ = static_cast<int>(hosts.size());
 }
 

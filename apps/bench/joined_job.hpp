@@ -27,7 +27,7 @@ class JoinedJob final : public Job {
   [[nodiscard]] std::string version() const override { return library_.name(); }
   [[nodiscard]] std::string settings() const override;
   [[nodiscard]] std::vector<pid_t> processes() const override;
-  [[nodiscard]] bool has_one_clock() const override { return hosts_ == 1; }
+  [[nodiscard]] bool has_one_clock() const override { return one_clock_; }
 
   /// On rank 0. The world's timeout counts, and not this one.
   std::vector<RankAnswer> ask(const Command& command, Clock::duration timeout) override;
@@ -42,6 +42,7 @@ class JoinedJob final : public Job {
   TuttiLibrary library_;
   Performer performer_{library_};
   int hosts_ = 1;
+  bool one_clock_ = true;
   std::vector<pid_t> processes_;
   bool failed_ = false;  ///< the world is broken: nobody can be told to end
 };

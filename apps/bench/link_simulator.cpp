@@ -179,7 +179,7 @@ class Switch {
   std::vector<char> buffer_ = std::vector<char>(kLongestPacket);
 };
 
-/// The number before a unit, times that of the unit.
+/// The number before a unit, times that of the unit; 0: it is not understood.
 double parsed(const std::string& text,
               std::initializer_list<std::pair<const char*, double>> units) {
   std::size_t end = 0;
@@ -192,7 +192,7 @@ double parsed(const std::string& text,
   for (const auto& [unit, factor] : units) {
     if (value > 0 && text.substr(end) == unit) return value * factor;
   }
-  throw std::invalid_argument("not understood in --network: '" + text + "'; an example: 1Gbit,1ms");
+  return 0;
 }
 
 }  // namespace
@@ -206,6 +206,8 @@ LinkShape parse_link_shape(const std::string& text) {
       parsed(text.substr(0, comma), {{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}}) / kBitsPerByte;
   const double delay = parsed(comma == std::string::npos ? "" : text.substr(comma + 1),
                               {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}});
+  if (shape.bytes_per_second <= 0 || delay <= 0)
+    throw std::invalid_argument("--network: '" + text + "' is no rate and delay, as 1Gbit,1ms is");
   shape.delay = nanoseconds(static_cast<long>(delay));
   return shape;
 }
