@@ -59,7 +59,13 @@ DescriptorExchange::DescriptorExchange(int listener, std::size_t most, Answer an
     : listener_(listener), most_(most + kPending), answer_(std::move(answer)), closer_(closer) {}
 
 DescriptorExchange::~DescriptorExchange() {
-  for (Silent& one : silent_) closer_.close(std::move(one.connection));
+  for (Silent& one : silent_) drop(std::move(one.connection));
+}
+
+void DescriptorExchange::drop(os::Fd connection) {
+  std::byte any{};
+  const Result<std::optional<std::size_t>> left = os::peek_some(connection.get(), {&any, 1});
+  if (!left || left.value()) closer_.close(std::move(connection));
 }
 
 bool DescriptorExchange::is_full() const {
@@ -98,7 +104,7 @@ void DescriptorExchange::answer_first_words() {
     if (whole && header.magic == kMagic && header.word == Word::hello) ours = answer_(header);
     const auto same_rank = [&](const Proven& other) { return other.rank == header.rank; };
     if (!ours || std::ranges::any_of(proven_, same_rank)) {
-      closer_.close(std::move(connection));
+      drop(std::move(connection));
       continue;
     }
     (void)os::receive_some(connection.get(), bytes_of(header));

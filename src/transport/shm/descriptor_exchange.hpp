@@ -115,6 +115,9 @@ class DescriptorExchange {
     int rank = 0;
   };
   [[nodiscard]] bool is_full() const;
+  /// Closes a connection, in the background unless its other end has hung up and left nothing: as a
+  /// job does that looks whether we still listen. No thread starts for that.
+  void drop(os::Fd connection);
   /// True: more connections may wait, but all places are taken.
   [[nodiscard]] bool accept_some();
   /// Answers connections that have proven their rank. Drops those that sent something else, or
