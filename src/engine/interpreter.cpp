@@ -57,12 +57,14 @@ bool Interpreter::begin(Op& op) noexcept {
   program.depth = 0;
   program.agreed = false;
   program.home = {};
-  program.one_shot = bound.shape != Shape::none && call.input.contiguous() &&
-                     call.output.contiguous() && op.output_pieces.empty();
+  program.one_shot = bound.one_shot.exists() && !op.detailed && call.input.contiguous() &&
+                     call.output.contiguous() &&
+                     (!op.group->strict || bound.one_shot.awaited.count == op.group->size - 1);
   // In place, each line of the output is in the cache when it is written: it has just been read.
-  const bool in_place = traits_of(call.kind).layout == Layout::same &&
-                        traits_of(call.kind).reduces && call.input.data() == call.output.data();
-  program.out_past_cache = bound.output_past_cache && !in_place;
+  program.out_past_cache =
+      bound.output_past_cache &&
+      !(traits_of(call.kind).layout == Layout::same && traits_of(call.kind).reduces &&
+        call.input.data() == call.output.data());
   op.streams.deferred = bound.compares_all_headers;
   op.region.seq = op.seq;
   op.region.fingerprint = op.fingerprint;

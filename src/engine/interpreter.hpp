@@ -95,11 +95,25 @@ class Interpreter {
   bool post_receive(Op& op, const plan::Step& step);
   // one_shot.cpp
   [[nodiscard]] Progress run_one_shot(Op& op);
-  void add_all(Op& op, void* to, std::size_t bytes) noexcept;
+  void copy_one(Op& op, const OneShotPlan::Copy& copy, std::byte* to) noexcept;
+  void copy_many(Op& op, const OneShotPlan::Copy& copy, std::byte* to,
+                 const std::byte* src) noexcept;
+  void add_all(Op& op, std::byte* to) noexcept;
+  void share_sum(Op& op) noexcept;
   // interpreter_data.cpp
   [[nodiscard]] static Stream::Post post_of(Op& op, const plan::Operand& operand,
                                             const plan::Range& range) noexcept;
   void copy(Op& op, const plan::Step& step) noexcept;
+  /// Bytes in one piece, to our stage or output, from memory of rank `from`.
+  struct Move {
+    std::byte* dst;
+    const std::byte* src;
+    std::size_t bytes;
+    plan::Space into;
+    plan::Space out_of;
+    int from;
+  };
+  void move(Op& op, const Move& move) noexcept;
   void reduce(Op& op, const plan::Step& step) noexcept;
 
   RegionChannel& regions_;

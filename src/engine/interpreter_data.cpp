@@ -130,24 +130,27 @@ void Interpreter::copy(Op& op, const Step& step) noexcept {
   } else if (scatter) {
     own(op, step.dst, to).unpack(0, range.count, place(op, step.src, from, range));
   } else {
-    std::byte* const dst = place(op, step.dst, op.group->rank, to);
-    const std::byte* const src = place(op, step.src, from, range);
-    if (dst == src) return;
-    if (bytes >= StagingPolicy::kLargeBytes && step.dst.space == Space::stage &&
-        op.region.mode.past_cache) {
-      kernels::copy_nt(dst, src, bytes);
-      return;
-    }
-    if (from != op.group->rank) regions_.sample_stage(*op.group, op.region, from, src, bytes);
-    if (bytes <= 16 && bytes >= 8) {
-      kernels::copy_few(dst, src, bytes);
-    } else if (op.program.out_past_cache && step.dst.space == Space::output) {
-      kernels::copy_nt(dst, src, bytes);
-    } else if (bytes >= StagingPolicy::kLargeBytes && step.src.space == Space::input) {
-      kernels::copy_in_runs(dst, src, bytes);
-    } else {
-      kernels::copy(dst, src, bytes);
-    }
+    move(op, {place(op, step.dst, op.group->rank, to), place(op, step.src, from, range), bytes,
+              step.dst.space, step.src.space, from});
+  }
+}
+
+void Interpreter::move(Op& op, const Move& m) noexcept {
+  if (m.dst == m.src) return;
+  if (m.bytes >= StagingPolicy::kLargeBytes && m.into == Space::stage &&
+      op.region.mode.past_cache) {
+    kernels::copy_nt(m.dst, m.src, m.bytes);
+    return;
+  }
+  if (m.from != op.group->rank) regions_.sample_stage(*op.group, op.region, m.from, m.src, m.bytes);
+  if (m.bytes <= 16 && m.bytes >= 8) {
+    kernels::copy_few(m.dst, m.src, m.bytes);
+  } else if (op.program.out_past_cache && m.into == Space::output) {
+    kernels::copy_nt(m.dst, m.src, m.bytes);
+  } else if (m.bytes >= StagingPolicy::kLargeBytes && m.out_of == Space::input) {
+    kernels::copy_in_runs(m.dst, m.src, m.bytes);
+  } else {
+    kernels::copy(m.dst, m.src, m.bytes);
   }
 }
 

@@ -210,12 +210,9 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
                         step.kind == plan::StepKind::recv;
     if (writes && step.dst.space == plan::Space::stage) bound.own_stage = true;
   }
-  // AVG and PREMUL_SUM need more work on the values, which run_one_shot does not do. Every dtype
-  // is possible, because one kernel reads the values of all ranks in one pass.
-  const bool plain = call.op != ReduceOp::avg && call.op != ReduceOp::premul_sum;
-  if (plain && bound.reduce != nullptr && count > 0) bound.shape = schedule.shape;
   bound.scratch_bytes = static_cast<std::size_t>(schedule.scratch_slots) * bound.slot_bytes;
   bound.output_past_cache = goes_around_cache(call.kind, count * element, neighbours_);
+  bound.one_shot = one_shot_plan(bound, topology_.size());
   return bound;
 }
 

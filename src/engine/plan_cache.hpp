@@ -12,15 +12,13 @@
 
 #include "call/call_code.hpp"
 #include "call/extent.hpp"
+#include "engine/one_shot_plan.hpp"
 #include "kernels/reduce.hpp"
 #include "plan/schedule.hpp"
 #include "plan/topology.hpp"
 #include "transport/shm/layout.hpp"
 
 namespace tutti::engine {
-
-/// Small reductions that one_shot.cpp runs without looking at each step.
-using Shape = plan::Schedule::Shape;
 
 /// A plan for the next calls with the same signature: bound once, found by a compare.
 struct BoundPlan {
@@ -52,7 +50,7 @@ struct BoundPlan {
   /// At most so many operations of the group are under way when it begins. If that is more than
   /// kWindow, a rank that need not wait for others may be far ahead of them.
   int window = transport::shm::kWindow;
-  Shape shape = Shape::none;
+  OneShotPlan one_shot;
   bool output_past_cache = false;  ///< copies to the output use non-temporal stores
   bool splits = false;             ///< each pair of ranks has its own number of elements
   /// Each block comes by message directly from its rank into the output. So a frame of every rank

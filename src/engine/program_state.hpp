@@ -13,7 +13,7 @@ struct ProgramState {
   std::uint32_t pc = 0;         ///< number of the next step
   std::int32_t at = 0;          ///< how many of the ranks of that step are through
   bool agreed = false;          ///< the calls of the ranks that we depend on are equal to ours
-  bool one_shot = false;        ///< run_one_shot runs it (see BoundPlan::shape)
+  bool one_shot = false;        ///< run_one_shot runs it (see OneShotPlan)
   bool out_past_cache = false;  ///< copies to the output go around the cache
   std::int32_t winner = -1;     ///< the rank that a claim step found
   std::int32_t depth = 0;       ///< of loops

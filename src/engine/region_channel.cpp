@@ -5,6 +5,7 @@
 
 #include "engine/group.hpp"
 #include "transport/shm/doorbell.hpp"
+#include "transport/shm/fetch.hpp"
 #include "transport/shm/words.hpp"
 
 namespace tutti::engine {
@@ -89,6 +90,8 @@ void RegionChannel::publish(const Group& group, const RegionState& state) noexce
     line.payload.exposed.stage_offset = state.stage_offset;
     line.payload.exposed.stage_bytes = state.stage_bytes;
   });
+  // Other ranks have read the next line long ago. Its store would else hold up our next unlock.
+  shm::fetch_to_write(&group.block->line(state.seq + 1));
   if (state.awaited) ring_all(group);
 }
 
@@ -138,6 +141,14 @@ RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, cons
   }
   at = 0;
   return Lines::here;
+}
+
+void RegionChannel::fetch_next(const Group& group, const RegionState& state,
+                               const RankRow& ranks) noexcept {
+  for (int i = 0; i < ranks.count; ++i) {
+    const Member& member = group.member(ranks[i]);
+    if (member.block != nullptr) shm::fetch_to_read(&member.block->line(state.seq + 1));
+  }
 }
 
 bool RegionChannel::counters(Group& group, const RegionState& state, int counter,

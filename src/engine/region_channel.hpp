@@ -67,6 +67,9 @@ class RegionChannel {
   // they are not read again. Our own rank is skipped.
   [[nodiscard]] Lines lines(Group& group, RegionState& state, const RankRow& ranks,
                             std::int32_t& at) noexcept;
+  /// Begins to fetch the next lines of these ranks, which are probably ahead.
+  static void fetch_next(const Group& group, const RegionState& state,
+                         const RankRow& ranks) noexcept;
   [[nodiscard]] bool counters(Group& group, const RegionState& state, int counter,
                               std::int64_t value, const RankRow& ranks, std::int32_t& at) noexcept;
   /// One of these ranks whose counter has reached `value`; -1: none.

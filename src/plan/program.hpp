@@ -49,7 +49,6 @@ class Program {
   [[nodiscard]] static Program two_level(std::string_view algorithm, Kind kind, const Shape& s);
 
   void symmetry(Symmetry symmetry) noexcept { schedule_.symmetry = symmetry; }
-  void shape(Schedule::Shape shape) noexcept { schedule_.shape = shape; }
   void order(OrderClass order) noexcept { schedule_.order = order; }
   void slots_hold(std::int32_t what) noexcept { schedule_.slot_parts = what; }
   void chunks_of(std::size_t bytes, std::int32_t slots = kSlotOfAll) noexcept;

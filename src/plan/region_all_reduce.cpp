@@ -21,7 +21,6 @@ void copy_out(Program& p, int rank, int size) {
 
 Schedule one_shot_all_reduce(const Shape& s) {
   Program p = Program::on_region("one_shot", Kind::all_reduce, s);
-  p.shape(Schedule::Shape::one_shot);
   p.symmetry(Symmetry::rotation);
   p.stage_slots(1);
   p.copy(p.stage(0, whole()), input(whole()));
@@ -33,7 +32,6 @@ Schedule one_shot_all_reduce(const Shape& s) {
 
 Schedule shared_one_shot_all_reduce(const Shape& s) {
   Program p = Program::on_region("shared_one_shot", Kind::all_reduce, s);
-  p.shape(Schedule::Shape::one_shot_shared);
   p.symmetry(Symmetry::rotation);
   p.stage_slots(2);
   p.copy(p.stage(0, whole()), input(whole()));

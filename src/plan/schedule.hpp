@@ -215,14 +215,6 @@ inline constexpr std::int32_t kSlotOfAll = 0;
 inline constexpr std::int32_t kSlotOfChunk = 1;
 
 struct Schedule {
-  /// Small reductions whose steps stand at fixed places (one_shot_steps), so that an engine may run
-  /// them in one go. Declared by the builder, checked by the prover.
-  enum class Shape : std::uint8_t {
-    none,
-    one_shot,         ///< stage the input, publish, await all lines, agree, add all to the output
-    one_shot_shared,  ///< up to agree the same; then take another's sum, or make one for all
-  };
-
   std::string_view algorithm;  ///< "one_shot", "slice_owner", ... a literal
   Kind kind = Kind::barrier;
   OrderClass order = OrderClass::binomial;
@@ -248,17 +240,8 @@ struct Schedule {
   std::int32_t slot_parts = kSlotOfAll;
   bool region = false;  ///< has steps on shared memory
   bool messages = false;
-  Shape shape = Shape::none;
   std::vector<Step> steps;
 };
-
-/// The indexes of steps of a Schedule::Shape whose fields an engine needs.
-namespace one_shot_steps {
-inline constexpr std::size_t kAwaitLines = 2;  ///< after staging and publishing
-inline constexpr std::size_t kClaim = 4;       ///< one_shot_shared: after agree
-inline constexpr std::size_t kSignal = 6;      ///< one_shot_shared: after the sum for all
-inline constexpr std::size_t kCopyWinner = 9;  ///< one_shot_shared: target of the claim, last step
-}  // namespace one_shot_steps
 
 /// A run of elements.
 struct Range {

@@ -5,7 +5,6 @@
 #include <tutti/backend/kinds.hpp>
 #include "base/index.hpp"
 #include "verify/proof_machine.hpp"
-#include "verify/shape.hpp"
 
 namespace tutti::verify {
 
@@ -74,7 +73,6 @@ std::string_view to_string(Fault fault) noexcept {
     case Fault::unmatched_message: return "unmatched message";
     case Fault::size_mismatch: return "size mismatch";
     case Fault::wrong_symmetry: return "wrong symmetry";
-    case Fault::wrong_shape: return "wrong shape";
   }
   return "?";
 }
@@ -102,8 +100,6 @@ std::vector<Finding> prove(std::span<const Schedule> all, const ProofCase& c,
       if (!found.empty()) break;
     }
   }
-  if (!found.empty()) return found;
-  for (const Schedule& schedule : all) append(found, proof::check_shape(schedule));
   return found;
 }
 

@@ -51,7 +51,6 @@ enum class Fault : std::uint8_t {
   unmatched_message,  ///< sent, but nobody receives it; or received, but nobody awaits it
   size_mismatch,      ///< a receive of another size than its send
   wrong_symmetry,     ///< not the symmetry that the schedule declares
-  wrong_shape,        ///< right, but not the steps of the shape that the schedule declares
 };
 [[nodiscard]] std::string_view to_string(Fault fault) noexcept;
 

@@ -1,5 +1,6 @@
 #include "engine/interpreter.hpp"
 
+#include <algorithm>
 #include <deque>
 
 #include "bare_groups.hpp"
@@ -34,8 +35,12 @@ struct InterpretedRank {
 
   /// As an engine would number and fingerprint it.
   Op& begin(std::uint64_t seq, std::uint64_t fingerprint, std::vector<float>& data) {
-    const Collective call{
-        .kind = Kind::all_reduce, .input = TensorView(data), .output = TensorView(data)};
+    return begin(
+        seq, fingerprint,
+        Collective{
+            .kind = Kind::all_reduce, .input = TensorView(data), .output = TensorView(data)});
+  }
+  Op& begin(std::uint64_t seq, std::uint64_t fingerprint, const Collective& call) {
     Op& op = group.window.at(seq);
     op.state = Op::State::running;
     op.seq = seq;
@@ -91,6 +96,79 @@ TEST_F(InterpreterTest, RunsAScheduleOfAHostToItsEnd) {
       }
     }
     for (const std::vector<float>& mine : data) EXPECT_EQ(mine, std::vector<float>(count, 6.0F));
+  }
+}
+
+/// A call on a host, and what each rank gets.
+struct SmallCall {
+  Kind kind;
+  ReduceOp op;
+  int size;
+  int root;
+  std::size_t count;  ///< elements of a block, or of a tensor
+
+  [[nodiscard]] std::size_t elements(bool of_input, int rank) const {
+    const Layout layout = traits_of(kind).layout;
+    const bool used = of_input ? uses_input(kind, rank, root) : uses_output(kind, rank, root);
+    const bool all = layout == Layout::exchange || (of_input && layout == Layout::scatter) ||
+                     (!of_input && layout == Layout::gather);
+    if (layout == Layout::none || (!used && layout != Layout::same)) return 0;
+    return all ? count * base::as_size(size) : count;
+  }
+};
+
+TEST_F(InterpreterTest, DoesInOneGoWhatTheStepsDo) {
+  // Runs the call with the one-shot plan or step by step. Returns all outputs.
+  const auto run = [&](const SmallCall& c, const std::string& algorithms, bool in_one_go) {
+    make(std::vector<int>(base::as_size(c.size), 0), algorithms);
+    std::vector<std::vector<float>> in;
+    std::vector<std::vector<float>> out;
+    std::vector<Op*> ops;
+    for (int r = 0; r < c.size; ++r) {
+      in.emplace_back(c.elements(true, r));
+      for (std::size_t i = 0; i < in.back().size(); ++i)
+        in.back()[i] = static_cast<float>(i % 13) + 0.1F * static_cast<float>(r + 1);
+      out.emplace_back(c.elements(false, r), -1.0F);
+    }
+    for (int r = 0; r < c.size; ++r) {
+      const auto i = base::as_size(r);
+      Op& op = rank(r).begin(1, 77,
+                             Collective{.kind = c.kind,
+                                        .op = c.op,
+                                        .root = c.root,
+                                        .input = TensorView(in[i]),
+                                        .output = TensorView(out[i])});
+      EXPECT_TRUE(op.program.one_shot);
+      op.program.one_shot = in_one_go;
+      ops.push_back(&op);
+    }
+    std::vector<bool> done(ops.size());
+    for (int pass = 0; pass < 20; ++pass) {
+      for (int r = c.size - 1; r >= 0; --r) {
+        if (!base::at(done, r))
+          base::at(done, r) = rank(r).interpreter.run(*base::at(ops, r)) == Progress::done;
+      }
+    }
+    EXPECT_EQ(std::ranges::count(done, true), c.size);
+    return out;
+  };
+  const auto check = [&](const SmallCall& c, const std::string& algorithms) {
+    EXPECT_EQ(run(c, algorithms, true), run(c, algorithms, false))
+        << to_string(c.kind) << ' ' << to_string(c.op) << " of " << c.size << " ranks, root "
+        << c.root << ", " << c.count << " elements " << algorithms;
+  };
+  for (const Kind kind : {Kind::barrier, Kind::broadcast, Kind::all_reduce, Kind::reduce,
+                          Kind::all_gather, Kind::gather, Kind::scatter, Kind::reduce_scatter,
+                          Kind::all_to_all, Kind::scan, Kind::exclusive_scan}) {
+    for (const int size : {1, 2, 3, 8}) {
+      for (const std::size_t count : {1, 2, 40, 900}) {
+        check({kind, ReduceOp::sum, size, 0, count}, "");
+        if (traits_of(kind).rooted) check({kind, ReduceOp::max, size, size - 1, count}, "");
+        if (traits_of(kind).reduces) check({kind, ReduceOp::avg, size, 0, count}, "");
+        if (kind == Kind::all_reduce)
+          check({kind, ReduceOp::avg, size, 0, count}, "all_reduce:shared_one_shot");
+      }
+    }
   }
 }
 

@@ -74,13 +74,9 @@ TEST_F(PlanCacheTest, CallsThatStageLittleMayBeFarApart) {
 TEST_F(PlanCacheTest, FewElementsOfAnyDtypeAreDoneAsOneShot) {
   for (int number = 0; number < kDTypeCount; ++number) {
     const auto dtype = static_cast<DType>(number);
-    EXPECT_EQ(cache_.find(all_reduce(4, dtype)).shape, Shape::one_shot) << to_string(dtype);
-    if (dtype == DType::bool_) continue;  // has no means
-    Collective mean = all_reduce(4, dtype);
-    mean.op = ReduceOp::avg;
-    EXPECT_EQ(cache_.find(mean).shape, Shape::none) << to_string(dtype);
+    EXPECT_TRUE(cache_.find(all_reduce(4, dtype)).one_shot.exists()) << to_string(dtype);
   }
-  EXPECT_EQ(cache_.find(all_reduce(1'000'000)).shape, Shape::none);
+  EXPECT_FALSE(cache_.find(all_reduce(1'000'000)).one_shot.exists());
 }
 
 TEST_F(PlanCacheTest, TheOverrideIsTaken) {
@@ -91,9 +87,9 @@ TEST_F(PlanCacheTest, TheOverrideIsTaken) {
 
 TEST_F(PlanCacheTest, WithMoreRanksThanCpusTheLastToComeAdds) {
   PlanCache oversubscribed(1, plan::make_topology({0, 0, 0}), 2, {});
-  EXPECT_EQ(oversubscribed.find(all_reduce(4)).shape, Shape::one_shot);
-  EXPECT_EQ(oversubscribed.find(all_reduce(1024)).shape, Shape::one_shot_shared);
-  EXPECT_EQ(oversubscribed.find(all_reduce(100'000)).shape, Shape::none);
+  EXPECT_EQ(oversubscribed.find(all_reduce(4)).one_shot.claim, nullptr);
+  EXPECT_NE(oversubscribed.find(all_reduce(1024)).one_shot.claim, nullptr);
+  EXPECT_FALSE(oversubscribed.find(all_reduce(100'000)).one_shot.exists());
 }
 
 TEST_F(PlanCacheTest, OutputsGoAroundTheCacheWhereThoseOfAHostFillIt) {
@@ -127,7 +123,8 @@ TEST_F(PlanCacheTest, CallsOfGpusAreBarriersThatCompareTheCall) {
     met.digest = call::gpu_call_digest(0);
     const BoundPlan& plan = cache_.find(met);
     EXPECT_EQ(plan.schedule->kind, Kind::barrier);
-    EXPECT_EQ(plan.shape, Shape::none);
+    EXPECT_TRUE(plan.one_shot.copied.empty());
+    EXPECT_EQ(plan.one_shot.sum.count, 0u);
     EXPECT_EQ(plan.binding.count, 1u);
     EXPECT_EQ(plan.stage_bytes, 0u);
     EXPECT_EQ(&cache_.find(met), &plan);

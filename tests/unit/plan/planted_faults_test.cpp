@@ -219,15 +219,6 @@ std::vector<Planted> block_faults() {
        Told(not_added, divided_wrongly)},
       {"owner_reduces_before_all_have_staged", slice_owner_reduce, without(1, await),
        Told(early_read, early_reuse, undefined_read)},
-      {"shape_of_another", slice_owner_all_reduce,
-       each([](Schedule& s) { s.shape = Schedule::Shape::one_shot; }), wrong_shape},
-      {"one_shot_that_takes_its_own_input", one_shot_all_reduce,
-       changed(2, reduce, [](Step& s) { s.own_input = true; }), wrong_shape},
-      {"shared_one_shot_with_another_counter", shared_one_shot_all_reduce, each([](Schedule& s) {
-         nth(s, claim).counter = 0;
-         nth(s, signal).counter = 0;
-       }),
-       wrong_shape},
       {"rank_too_many_in_a_scan", one_shot_exclusive_scan,
        changed(2, reduce, [](Step& s) { s.ranks.count = 3; }), Told(added_twice, not_added)},
       {"rank_left_out_of_a_scan", chunked_scan,
