@@ -117,6 +117,7 @@ bool Engine::is_done(Group& group, std::uint64_t ticket) noexcept {
 }
 
 std::optional<Outcome> Engine::outcome(Group& group, std::uint64_t ticket) noexcept {
+  if (ticket == kDoneTicket) return Outcome();
   if (is_p2p(ticket)) [[unlikely]]
     return P2PTable::outcome(group, ticket);
   const Op& op = group.window.at(ticket);

@@ -45,6 +45,11 @@ class Engine final {
   /// As progress, for one operation only: the spin of a caller that waits for it.
   bool progress_one(Group& group, std::uint64_t ticket) noexcept;
   [[nodiscard]] bool is_done(Group& group, std::uint64_t ticket) noexcept;
+  /// A collective that has just been submitted is done already, well.
+  [[nodiscard]] static bool has_succeeded(Group& group, std::uint64_t ticket) noexcept {
+    const Op& op = group.window.at(ticket);
+    return op.seq == ticket && op.state == Op::State::done && !op.failed;
+  }
   /// False: if it is done, it has succeeded. True: see `outcome`.
   [[nodiscard]] bool may_have_failed(Group& group, std::uint64_t ticket) noexcept {
     if (is_p2p(ticket)) [[unlikely]]

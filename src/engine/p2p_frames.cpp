@@ -136,7 +136,7 @@ bool P2PMatcher::send_short(const Collective& call) {
   ++pair.out;
   channel_.message_sent(peer, cost);
   if (shared_.world.recorder != nullptr)
-    (void)shared_.world.recorder->called(group_.record_place, kSentTicket, call,
+    (void)shared_.world.recorder->called(group_.record_place, kDoneTicket, call,
                                          record::EntryState::done);
   return true;
 }

@@ -110,7 +110,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
                                     "for some. The group is broken."));
     return kRefusedTicket;
   }
-  if (call.kind == Kind::send && send_short(call)) return kSentTicket;
+  if (call.kind == Kind::send && send_short(call)) return kDoneTicket;
   P2PRequest& request = take_slot();
   request.state = P2PRequest::State::running;
   request.kind = call.kind;
@@ -143,7 +143,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   if (call.kind == Kind::send && request.state == P2PRequest::State::done && !request.failed &&
       request.gpu == nullptr) {
     free_slot(request);
-    return kSentTicket;
+    return kDoneTicket;
   }
   return ticket;
 }

@@ -175,7 +175,7 @@ class P2PMatcher final : public FrameOwner {
   // A ticket: bit 63 | generation of the slot | index in requests_ (kSlotBits).
   static constexpr int kSlotBits = 24;
   static constexpr std::uint64_t kRequests = std::uint64_t{1} << kSlotBits;
-  static_assert(kSentTicket ==
+  static_assert(kDoneTicket ==
                 (std::uint64_t{1} << 63 | (kRequests - 1)));  // no slot has that index
   [[nodiscard]] static std::uint64_t index_of(std::uint64_t ticket) noexcept {
     return ticket & (kRequests - 1);

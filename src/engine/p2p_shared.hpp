@@ -18,9 +18,9 @@ namespace tutti::engine {
 /// The ticket of a send or recv that a broken group has refused.
 inline constexpr std::uint64_t kRefusedTicket = ~std::uint64_t{0};
 
-/// The ticket of a send that has succeeded in its call. It belongs to no request: nothing is left
-/// to be waited for or released.
-inline constexpr std::uint64_t kSentTicket = std::uint64_t{1} << 63 | 0xffffff;
+/// The ticket of an operation that has succeeded in its call. Nothing is left to be waited for or
+/// released.
+inline constexpr std::uint64_t kDoneTicket = std::uint64_t{1} << 63 | 0xffffff;
 
 /// State that the P2P matchers of all groups of a rank share.
 struct P2PShared {

@@ -45,11 +45,14 @@ Driver::~Driver() { ProgressThread::remove(*this); }
 std::uint64_t Driver::submit(engine::Group& group, const Collective& call) noexcept {
   driver_lock_.lock();
   ++submits_;
-  const std::uint64_t ticket = engine_.submit(group, call);
+  std::uint64_t ticket = engine_.submit(group, call);
   const bool kick = wants_thread() || engine_.has_finished();
   if (kick) [[unlikely]]
     need_thread();
-  if (engine::is_p2p(ticket)) wake_sleepers();  // it may end another, from this rank to itself
+  if (engine::is_p2p(ticket))
+    wake_sleepers();  // it may end another, from this rank to itself
+  else if (engine_.has_succeeded(group, ticket))
+    ticket = engine::kDoneTicket;
   driver_lock_.unlock();
   if (kick) [[unlikely]]
     ProgressThread::kick();

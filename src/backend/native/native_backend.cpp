@@ -86,7 +86,7 @@ Pending NativeBackend::submit(const Collective& call, bool /*asynchronous*/) noe
 
 bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                          Outcome& outcome) noexcept {
-  return ticket == engine::kSentTicket ||
+  return ticket == engine::kDoneTicket ||
          context_->driver().wait(*group_, ticket, limit, outcome, nullptr);
 }
 
@@ -94,13 +94,13 @@ std::optional<Received> NativeBackend::finish(std::uint64_t ticket,
                                               std::optional<std::chrono::nanoseconds> limit,
                                               Outcome& outcome) noexcept {
   Received received;
-  if (ticket == engine::kSentTicket) return received;
+  if (ticket == engine::kDoneTicket) return received;
   const bool done = context_->driver().wait(*group_, ticket, limit, outcome, &received);
   return done && outcome.ok() ? std::optional(received) : std::nullopt;
 }
 
 std::optional<Outcome> NativeBackend::poll(std::uint64_t ticket) noexcept {
-  if (ticket == engine::kSentTicket) return Outcome();
+  if (ticket == engine::kDoneTicket) return Outcome();
   return context_->driver().poll(*group_, ticket);
 }
 
@@ -109,7 +109,7 @@ void NativeBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
 }
 
 Received NativeBackend::received(std::uint64_t ticket) noexcept {
-  if (!engine::is_p2p(ticket) || ticket == engine::kSentTicket) return {};
+  if (!engine::is_p2p(ticket) || ticket == engine::kDoneTicket) return {};
   return context_->driver().with([&] { return context_->engine().received(*group_, ticket); });
 }
 
@@ -122,7 +122,7 @@ std::optional<ProbedMessage> NativeBackend::probed(std::uint64_t ticket) noexcep
 
 Received NativeBackend::release(std::uint64_t ticket) noexcept {
   // Tickets of collectives need no release: this test is their only cost.
-  if (!engine::is_p2p(ticket) || ticket == engine::kSentTicket) [[likely]]
+  if (!engine::is_p2p(ticket) || ticket == engine::kDoneTicket) [[likely]]
     return {};
   return context_->driver().release(*group_, ticket);
 }
