@@ -21,18 +21,32 @@ TensorView standing_for(std::span<const TensorView> views, const ConstTensorView
   return TensorView(nullptr, like.dtype(), count, like.device());
 }
 
-/// A call with one tensor on each side; `details` may have more arguments.
-Collective call_of(Kind kind, const TensorView& output, const ConstTensorView& input,
-                   const Details& details, int root = 0, ReduceOp op = ReduceOp::sum) noexcept {
-  const bool used = !details.inputs.empty() || !details.outputs.empty() ||
-                    !details.input_counts.empty() || !details.output_counts.empty() ||
-                    call::is_given(details.factor);
+/// A call with one tensor on each side, and no other arguments.
+Collective plain_call(Kind kind, const TensorView& output, const ConstTensorView& input,
+                      int root = 0, ReduceOp op = ReduceOp::sum) noexcept {
   Collective call;
   call.kind = kind;
   call.op = op;
   call.root = root;
   call.input.read_only() = input;
   call.output = output;
+  return call;
+}
+
+/// True if the options have a factor, or should have one.
+template <class Options>
+bool has_factor(const Options& options) noexcept {
+  return options.op == ReduceOp::premul_sum || options.factor.has_value() ||
+         call::is_given(options.factors);
+}
+
+/// The same; `details` may have more arguments.
+Collective call_of(Kind kind, const TensorView& output, const ConstTensorView& input,
+                   const Details& details, int root = 0, ReduceOp op = ReduceOp::sum) noexcept {
+  const bool used = !details.inputs.empty() || !details.outputs.empty() ||
+                    !details.input_counts.empty() || !details.output_counts.empty() ||
+                    call::is_given(details.factor);
+  Collective call = plain_call(kind, output, input, root, op);
   if (used) call.details = &details;
   return call;
 }
@@ -83,8 +97,15 @@ std::span<const std::size_t> counts_for(std::span<const std::size_t> given, int 
 
 }  // namespace
 
+// Calls without the rarer arguments go the short way: a small call takes little longer than making
+// a Details.
+
 Work ProcessGroup::all_reduce(const TensorView& output, const detail::Input& input,
                               const AllReduceOptions& options) {
+  if (!has_factor(options)) [[likely]] {
+    Collective plain = plain_call(Kind::all_reduce, output, input, 0, options.op);
+    return impl_->submit(plain, options.timeout, false);
+  }
   call::Factor factor(options.op, input.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
@@ -98,6 +119,11 @@ Work ProcessGroup::reduce(const TensorView& buffer, const ReduceOptions& options
 
 Work ProcessGroup::reduce(const TensorView& output, const detail::Input& input,
                           const ReduceOptions& options) {
+  if (!has_factor(options)) [[likely]] {
+    Collective plain = plain_call(Kind::reduce, output, input, options.root, options.op);
+    if (rank() != options.root) plain.output = plain.input;  // not looked at
+    return impl_->submit(plain, options.timeout, false);
+  }
   call::Factor factor(options.op, input.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
@@ -112,10 +138,15 @@ Work ProcessGroup::scan(const TensorView& buffer, const ScanOptions& options) {
 
 Work ProcessGroup::scan(const TensorView& output, const detail::Input& input,
                         const ScanOptions& options) {
+  const Kind kind = options.exclusive ? Kind::exclusive_scan : Kind::scan;
+  if (!has_factor(options)) [[likely]] {
+    Collective plain = plain_call(kind, output, input, 0, options.op);
+    if (!uses_output(kind, rank(), 0)) plain.output = plain.input;  // not looked at
+    return impl_->submit(plain, options.timeout, false);
+  }
   call::Factor factor(options.op, input.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
-  const Kind kind = options.exclusive ? Kind::exclusive_scan : Kind::scan;
   Collective call = call_of(kind, output, input, details, 0, options.op);
   if (!uses_output(kind, rank(), 0)) call.output = call.input;  // not looked at
   return impl_->submit(call, options.timeout, false);
@@ -123,6 +154,10 @@ Work ProcessGroup::scan(const TensorView& output, const detail::Input& input,
 
 Work ProcessGroup::all_gather(const TensorView& output, const ConstTensorView& input,
                               const AllGatherOptions& options) {
+  if (options.output_counts.empty()) [[likely]] {
+    Collective plain = plain_call(Kind::all_gather, output, input);
+    return impl_->submit(plain, options.timeout, false);
+  }
   const Counts counts(options.output_counts, output, "output");
   Details details;
   details.output_counts = counts.all();
@@ -143,6 +178,11 @@ Work ProcessGroup::all_gather(std::span<const TensorView> outputs, const ConstTe
 Work ProcessGroup::gather(const TensorView& output, const ConstTensorView& input,
                           const GatherOptions& options) {
   const bool root = rank() == options.root;
+  if (options.output_counts.empty()) [[likely]] {
+    Collective plain =
+        plain_call(Kind::gather, root ? output : standing_for({}, input), input, options.root);
+    return impl_->submit(plain, options.timeout, false);
+  }
   const Counts counts(counts_for(options.output_counts, options.root, *this), root ? output : input,
                       root ? "output" : "input");
   Details details;
@@ -167,6 +207,11 @@ Work ProcessGroup::gather(std::span<const TensorView> outputs, const ConstTensor
 Work ProcessGroup::scatter(const TensorView& output, const ConstTensorView& input,
                            const ScatterOptions& options) {
   const bool root = rank() == options.root;
+  if (options.input_counts.empty()) [[likely]] {
+    Collective plain =
+        plain_call(Kind::scatter, output, root ? input : standing_for({}, output), options.root);
+    return impl_->submit(plain, options.timeout, false);
+  }
   const Counts counts(counts_for(options.input_counts, options.root, *this), root ? input : output,
                       root ? "input" : "output");
   Details details;
@@ -190,6 +235,10 @@ Work ProcessGroup::scatter(const TensorView& output, std::span<const TensorView>
 
 Work ProcessGroup::reduce_scatter(const TensorView& output, const ConstTensorView& input,
                                   const ReduceScatterOptions& options) {
+  if (!has_factor(options) && options.input_counts.empty()) [[likely]] {
+    Collective plain = plain_call(Kind::reduce_scatter, output, input, 0, options.op);
+    return impl_->submit(plain, options.timeout, false);
+  }
   call::Factor factor(options.op, output.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
@@ -212,6 +261,10 @@ Work ProcessGroup::reduce_scatter(const TensorView& output, std::span<const Tens
 
 Work ProcessGroup::all_to_all(const TensorView& output, const ConstTensorView& input,
                               const AllToAllOptions& options) {
+  if (options.input_splits.empty() && options.output_splits.empty()) [[likely]] {
+    Collective plain = plain_call(Kind::all_to_all, output, input);
+    return impl_->submit(plain, options.timeout, false);
+  }
   const Counts inputs(options.input_splits, input, "input");
   const Counts outputs(options.output_splits, output, "output");
   Details details;

@@ -38,8 +38,6 @@ std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const Const
                                                           int root,
                                                           std::chrono::nanoseconds& limit) {
   const auto begin = std::chrono::steady_clock::now();
-  const int rank = backend->rank();
-  const int size = backend->size();
   const bool exchange = kind == Kind::all_to_all;
   std::vector<std::size_t> given{input.count() / input.struct_size()};
   if (exchange) given.assign(sent.begin(), sent.end());

@@ -29,14 +29,20 @@ bool is_plain(const TensorView& view) noexcept {
   return view.contiguous() && view.data() != nullptr;
 }
 
+/// True if `all` are `size` blocks of `one`. Without a division, which is slow.
+bool are_blocks(std::size_t all, std::size_t one, std::size_t size) noexcept {
+  std::size_t product = 0;
+  return !__builtin_mul_overflow(one, size, &product) && product == all;
+}
+
 /// True if the counts of the two sides fit the layout.
 bool counts_fit(const Collective& call, std::size_t size) noexcept {
   const std::size_t in = call.input.count();
   const std::size_t out = call.output.count();
   switch (traits_of(call.kind).layout) {
     case Layout::same: return in == out;
-    case Layout::gather: return out % size == 0 && out / size == in;  // a product could overflow
-    case Layout::scatter: return in % size == 0 && in / size == out;
+    case Layout::gather: return are_blocks(out, in, size);
+    case Layout::scatter: return are_blocks(in, out, size);
     case Layout::exchange:  // structs are not divided
       return in == out && in % (size * call.input.struct_size()) == 0 &&
              call.input.struct_size() == call.output.struct_size();
@@ -96,8 +102,8 @@ void ProcessGroup::Shared::refuse() {
       "member of what new_group or split has made");
 }
 
-int ProcessGroup::rank() const { return impl_->backend->rank(); }
-int ProcessGroup::size() const { return impl_->backend->size(); }
+int ProcessGroup::rank() const { return impl_->rank; }
+int ProcessGroup::size() const { return impl_->size; }
 std::string_view ProcessGroup::name() const { return impl_->name; }
 std::string_view ProcessGroup::backend() const { return impl_->backend->name(); }
 std::chrono::nanoseconds ProcessGroup::get_timeout() const { return impl_->default_timeout(); }
@@ -151,12 +157,11 @@ Work ProcessGroup::Impl::submit(Collective& call, std::optional<std::chrono::nan
     return start_transfer(call, asynchronous);
   }
   call.timeout = limit.value_or(default_timeout());
-  const int rank = backend->rank();
   const bool by_output = traits_of(call.kind).layout == Layout::scatter;
   const TensorView& told = by_output ? call.output : call.input;
   Overlap overlap = Overlap::none;
-  if (!plainly_right(call, rank, backend->size())) [[unlikely]] {
-    if (const std::string wrong = call::what_is_wrong(call, rank, backend->size()); !wrong.empty())
+  if (!plainly_right(call, rank, size)) [[unlikely]] {
+    if (const std::string wrong = call::what_is_wrong(call, rank, size); !wrong.empty())
       refuse(describe(call) + " in group '" + name + "': " + wrong);
     overlap = overlap_of(call, rank);
     if (overlap != Overlap::none && told.device() != Device()) {

@@ -64,6 +64,9 @@ struct ProcessGroup::Impl : GroupParts {
                                         std::span<const std::size_t> sent, int root,
                                         std::chrono::nanoseconds& limit);
 
+  // As the backend has them, which is asked once.
+  const int rank = backend->rank();
+  const int size = backend->size();
   const std::uint64_t forks = base::fork_generation();
   std::atomic<std::chrono::nanoseconds> current_timeout{timeout};
 
