@@ -21,7 +21,7 @@ OperationRunner::OperationRunner(const World& world, GroupTable& groups, Message
       propagation_(propagation),
       agreement_(agreement),
       completions_(completions),
-      regions_(*world.regions, {world.cpus, world.publish_fence, world.now, world.populate}),
+      regions_(*world.regions, {world.cpus, world.core_cache, world.publish_fence, world.now, world.populate}),
       interpreter_(regions_, channel) {
   active_.reserve(256);
 }

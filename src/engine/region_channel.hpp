@@ -43,6 +43,7 @@ class RegionChannel {
   enum class Lines : std::uint8_t { missing, here, differs, outside, unmapped };
   struct Options {
     int cpus = 1;
+    std::size_t core_cache = 0;  ///< see World
     bool publish_fence = false;  ///< sleepers cannot fence for us (see World)
     TimePoint (*now)() noexcept = nullptr;
     Staging::Populate populate;

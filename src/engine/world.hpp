@@ -20,10 +20,11 @@ namespace tutti::engine {
 struct World {
   int rank = 0;
   int size = 1;
-  int cpus = 1;                           ///< per host, agreed by all
-  std::uint64_t settings = 0;             ///< digest of what must be equal on all ranks
-  transport::Regions* regions = nullptr;  ///< our host's shared memory
-  std::vector<int> host_of;               ///< by global rank
+  int cpus = 1;                                   ///< per host, agreed by all
+  std::size_t core_cache = std::size_t{1} << 20;  ///< os::core_cache_bytes
+  std::uint64_t settings = 0;                     ///< digest of what must be equal on all ranks
+  transport::Regions* regions = nullptr;          ///< our host's shared memory
+  std::vector<int> host_of;                       ///< by global rank
   std::vector<int> local_of;  ///< by global rank: index among the ranks of our host, or -1
   std::vector<transport::Transport*> transports;  ///< by global rank; nullptr for ourselves
   std::vector<std::string> whereabouts;           ///< by global rank: "node-7, pid 123"

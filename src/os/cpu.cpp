@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -19,6 +20,16 @@ int usable_cpus() noexcept {
   } catch (...) {  // no memory to look with
     return 1;
   }
+}
+
+std::size_t core_cache_bytes() noexcept {
+  constexpr std::size_t kUnknown = std::size_t{1} << 20;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  const long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? static_cast<std::size_t>(bytes) : kUnknown;
+#else
+  return kUnknown;
+#endif
 }
 
 std::int64_t involuntary_switches() noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -9,6 +10,8 @@ namespace tutti::os {
 /// CPUs that this process may use: the smaller of its affinity mask and its cgroup's quota, at
 /// least 1.
 [[nodiscard]] int usable_cpus() noexcept;
+/// Bytes of the cache that a core has for itself, its second level; 1 MiB where it is not known.
+[[nodiscard]] std::size_t core_cache_bytes() noexcept;
 /// Involuntary context switches of the calling thread so far.
 [[nodiscard]] std::int64_t involuntary_switches() noexcept;
 /// How often it has slept so far; a yield is no sleep.

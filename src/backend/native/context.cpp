@@ -15,6 +15,7 @@
 #include "base/bounded_lock.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
+#include "os/cpu.hpp"
 #include "os/descriptors.hpp"
 #include "os/route.hpp"
 #include "os/running_clock.hpp"
@@ -248,10 +249,11 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
     return host->populate(data, size);
   };
   world.publish_fence = !addresses->driver.sleepers_fence;
+  world.core_cache = os::core_cache_bytes();
   if (local.size() > 1) {
     Result<std::unique_ptr<transport::shm::RingTransport>> ring =
         transport::shm::RingTransport::make(
-            {&host_->regions(), size_, world.populate, world.publish_fence});
+            {&host_->regions(), size_, world.populate, world.publish_fence, world.core_cache});
     if (!ring) return ring.status();
     for (const int r : local) {
       if (r != rank_) world.transports[static_cast<std::size_t>(r)] = ring->get();

@@ -42,11 +42,11 @@ Driver::Driver(engine::Engine& engine, shm::Host& host, Options options)
 
 Driver::~Driver() { ProgressThread::remove(*this); }
 
-std::uint64_t Driver::submit(engine::Group& group, const Collective& call) noexcept {
+std::uint64_t Driver::submit(engine::Group& group, const Collective& call, bool waits) noexcept {
   driver_lock_.lock();
   ++submits_;
   std::uint64_t ticket = engine_.submit(group, call);
-  const bool kick = wants_thread() || engine_.has_finished();
+  const bool kick = (!waits && wants_thread()) || engine_.has_finished();
   if (kick) [[unlikely]]
     need_thread();
   if (engine::is_p2p(ticket))

@@ -35,7 +35,8 @@ class Driver {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  std::uint64_t submit(engine::Group& group, const Collective& call) noexcept;
+  /// `waits`: the caller waits at once, so nobody else is to move a large operation.
+  std::uint64_t submit(engine::Group& group, const Collective& call, bool waits) noexcept;
   /// The outcome if the operation is done. Else it has moved what can move, and has given way to
   /// other ranks if those have too few CPUs: a caller that polls in a loop may keep theirs.
   [[nodiscard]] std::optional<Outcome> poll(engine::Group& group, std::uint64_t ticket) noexcept;

@@ -77,11 +77,13 @@ std::string NativeBackend::unsupported(const Collective& call) const {
   return kernels::why_unsupported(call, kName);
 }
 
-Pending NativeBackend::submit(const Collective& call, bool /*asynchronous*/) noexcept {
+Pending NativeBackend::submit(const Collective& call, bool asynchronous) noexcept {
   // try_probe does not wait. So take in frames that have come, and notice ranks that have died.
   if (call.kind == Kind::probe && call.timeout == std::chrono::nanoseconds(0)) [[unlikely]]
     (void)health();
-  return {this, context_->driver().submit(*group_, call)};
+  // Any other call gives its caller a Work, and does not know whether that waits soon.
+  const bool waits = !asynchronous && !is_collective(call.kind);
+  return {this, context_->driver().submit(*group_, call, waits)};
 }
 
 bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,

@@ -28,9 +28,14 @@ static_assert(kSayTaken + 2 * RingTransport::kMostFrame < RingTransport::kShortC
 constexpr std::size_t kLeastFull =
     RingTransport::kShortCycle - 2 * RingTransport::kMostFrame - kRingAlign;
 // A long payload is shown to the receiver in pieces, so that it copies one while we copy the next.
-constexpr std::size_t kPiece = 4096;
-constexpr std::size_t kPieceFar = 16 * 1024;  // each ends with a fence that waits for memory
-static_assert(kPiece % kRingAlign == 0);
+// Few pieces: each costs both ranks a cache line, and its first lines come slower than the others.
+constexpr std::size_t kLeastPiece = 2 * 1024;
+constexpr std::size_t kMostPiece = 16 * 1024;
+// With non-temporal stores each ends with a fence that waits for memory.
+constexpr std::size_t piece_of(std::size_t payload, bool past_cache) noexcept {
+  if (past_cache) return kMostPiece;
+  return std::clamp(payload / 4 / kRingAlign * kRingAlign, kLeastPiece, kMostPiece);
+}
 // The most bytes from one peer in one poll, so that a thread that wants the driver lock gets it.
 constexpr std::size_t kTakePerPoll = 256 * 1024;
 
@@ -105,7 +110,7 @@ bool RingTransport::send(int peer, const FrameHeader& header, const std::byte* p
                          std::uint64_t /*token*/) noexcept {
   Peer* const to = peer_at(peer);
   if (to == nullptr || to->gone || closing_) return false;
-  if (header.payload_bytes >= kLongPayload && to->cycle != kRingBytes) lengthen(*to);
+  if (header.payload_bytes >= kLongPayload && to->cycle == kShortCycle) lengthen(*to);
   const std::uint64_t bytes = frame_bytes(header.payload_bytes);
   const std::uint64_t begin = begin_of_next(to->written, to->cycle, bytes);
   const bool skips = begin != to->written;
@@ -119,7 +124,7 @@ bool RingTransport::send(int peer, const FrameHeader& header, const std::byte* p
   }
   std::byte* const at = to->out + place;
   const bool past = goes_non_temporal(*to, header.payload_bytes);
-  const std::size_t piece = past ? kPieceFar : kPiece;
+  const std::size_t piece = piece_of(header.payload_bytes, past);
   const auto put = [past](std::byte* there, const std::byte* from, std::size_t some) {
     if (past)
       kernels::copy_nt(there, from, some);
@@ -159,7 +164,7 @@ bool RingTransport::goes_non_temporal(Peer& to, std::size_t payload) noexcept {
 void RingTransport::lengthen(Peer& to) noexcept {
   if (long_rings_ >= kLongRings) return;
   ++long_rings_;
-  to.cycle = kRingBytes;
+  to.cycle = long_cycle(options_.core_cache);
 }
 
 /// Makes sure that the ring has pages up to `end`. They stay.

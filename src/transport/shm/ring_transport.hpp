@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,7 @@ struct RingOptions {
   /// Allocates the pages, or returns an error if memory is short.
   std::function<Outcome(std::byte* data, std::size_t size)> populate;
   bool publish_fence = false;  ///< sleepers cannot fence for us (see engine::World)
+  std::size_t core_cache = std::size_t{1} << 20;  ///< os::core_cache_bytes
 };
 
 /// Frames between the ranks of one host, through rings in their arenas: the sender writes a ring in
@@ -42,11 +44,17 @@ class RingTransport final : public Transport {
   static constexpr std::size_t kMostFrame = sizeof(FrameHeader) + kMaxFramePayload;
   /// The part of a ring that is used while only short frames pass: it stays in the caches.
   static constexpr std::size_t kShortCycle = 512 * 1024;
-  /// From a payload of this size on the whole ring is used. A line that the reader still has in its
-  /// own cache is up to 20 times as expensive to write as one that has left it (measured: 64 KiB
-  /// there and back 15 us in a ring of 512 KiB, 7 us in one of 4 MiB; caches of 1 MiB).
+  /// From a payload of this size on more of the ring is used. A line that the reader still has in
+  /// the cache of its core is up to 20 times as expensive to write as one that has left it
+  /// (measured: 64 KiB there and back 15 us in a ring of 512 KiB, 7 us in one of 4 MiB; caches of 1
+  /// MiB). A line that has left the cache which all cores share is expensive for both ranks
+  /// (measured: 2 MiB there and back 390 us in a ring of 4 MiB, 230 us in one of 1 MiB; caches of
+  /// 512 KiB).
   static constexpr std::size_t kLongPayload = 8 * 1024;
-  /// At most this many rings are used as a whole, because it costs memory.
+  [[nodiscard]] static constexpr std::size_t long_cycle(std::size_t core_cache) noexcept {
+    return std::clamp(2 * core_cache / kRingAlign * kRingAlign, kShortCycle, kRingBytes);
+  }
+  /// At most this many rings are used so, because it costs memory.
   static constexpr int kLongRings = 8;
 
   [[nodiscard]] const char* name() const noexcept override { return "ring"; }

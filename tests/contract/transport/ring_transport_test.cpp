@@ -43,6 +43,16 @@ TEST(Ring, LapsOfShortFrames) {
 
 TEST(Ring, LapsOfLongFrames) { run_laps(kMaxFramePayload, shm::kRingBytes); }
 
+TEST(Ring, ItsLengthFollowsTheCache) {
+  constexpr std::size_t kKiB = 1024;
+  const auto cycle = [](std::size_t cache) { return shm::RingTransport::long_cycle(cache); };
+  EXPECT_EQ(cycle(512 * kKiB), 1024 * kKiB);
+  EXPECT_EQ(cycle(1280 * kKiB), 2560 * kKiB);
+  EXPECT_EQ(cycle(0), shm::RingTransport::kShortCycle);
+  EXPECT_EQ(cycle(64 * 1024 * kKiB), shm::kRingBytes);
+  EXPECT_EQ(cycle(512 * kKiB + 1) % shm::kRingAlign, 0U);
+}
+
 TEST(Ring, PastTheCacheTheyArriveTheSame) {
   RingRanks ranks(2);
   std::atomic<std::uint32_t>& remote = ranks.regions(1).control().ring_counters(0).remote_cache;
@@ -90,7 +100,8 @@ TEST(Ring, OnlySoManyRingsAreLong) {
     ASSERT_TRUE(ranks.until([&] { return ranks.sink(peer).received(0) == frames; }));
   }
   EXPECT_EQ(least, 3U);
-  EXPECT_EQ(most, shm::kRingBytes / kMaxFramePayload - 1);
+  EXPECT_EQ(most,
+            shm::RingTransport::long_cycle(shm::RingOptions().core_cache) / kMaxFramePayload - 1);
 }
 
 TEST(Ring, DropsTheRestOfAFrameWhenTold) {
