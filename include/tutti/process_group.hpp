@@ -18,6 +18,7 @@
 #include <tutti/owning_work.hpp>
 #include <tutti/secret_bytes.hpp>
 #include <tutti/serialise.hpp>
+#include <tutti/shared_array.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/user_op.hpp>
 #include <tutti/work.hpp>
@@ -88,6 +89,17 @@ class ProcessGroup {
   /// share it. Null if the rendezvous had no store (ranks as threads, an
   /// exchange). It lives as long as the world, or as a reference to it.
   [[nodiscard]] std::shared_ptr<Store> store() const;
+  /// `count` elements of zero in memory that the other ranks of this host can read: there
+  /// broadcast, all_gather, gather, scatter and all_to_all read an input of more than 32 KiB where
+  /// it lies, and copy it once and not twice. Any other call takes it, too, as any buffer. If there
+  /// is no such memory (another backend, more than 29 GiB on a rank), it is ordinary memory, which
+  /// is logged at `info`. A child of a fork shares it with its parent.
+  /// Lifetime: may outlive the group; with the array its memory goes back to the system.
+  /// Errors:   BackendError (Errc::resource) if there is no memory.
+  template <class T>
+  [[nodiscard]] SharedArray<T> alloc(std::size_t count) const {
+    return SharedArray<T>(allocate(SharedArray<T>::bytes_of(count)), count);
+  }
   /// The least trust that a rank of the world has in it; of groups of it, too.
   [[nodiscard]] Trust trust() const;
   /// Every rank has proved that it belongs to the job (docs/reference/security.md). If not, read
@@ -591,6 +603,7 @@ class ProcessGroup {
  private:
   friend class GroupAccess;
   struct Impl;
+  [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
   explicit ProcessGroup(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 
   /// The shared part of the handles of a group. Using it where there is none throws.

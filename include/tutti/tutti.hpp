@@ -18,6 +18,7 @@
 #include <tutti/owning_work.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/promises.hpp>
+#include <tutti/shared_array.hpp>
 #include <tutti/store.hpp>
 #include <tutti/stream.hpp>
 #include <tutti/tensor.hpp>

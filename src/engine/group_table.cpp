@@ -142,7 +142,7 @@ std::unique_ptr<Group> GroupTable::describe(const GroupSpec& spec, int slot) con
   constexpr std::size_t kAnswersAtOnce = 64;
   if (!group->one_host() && size <= kAnswersAtOnce) group->answers.resize(size);
   for (Op& op : group->window) {
-    op.region.stage_of.resize(size);
+    op.region.stage_of.resize(2 * size);
     op.program.sources.resize(size);
   }
   return group;

@@ -4,6 +4,8 @@
 
 #include <tutti/backend/kinds.hpp>
 
+#include "call/memory.hpp"
+
 // Runs the steps of a schedule as far as they go. The state between two calls is ProgramState.
 namespace tutti::engine {
 
@@ -41,6 +43,19 @@ bool has_received(const Op& op, const Step& step, int rank) noexcept {
   return stream.has_received(static_cast<std::size_t>(value_of(step, op)));
 }
 
+/// True if others may read this input where it lies until all have: it is in one piece, and this
+/// operation does not write it. (Other operations in place write at most this rank's own block, with
+/// what is there.)
+bool may_lend(const Op& op) noexcept {
+  const Collective& call = op.call;
+  if (!op.plan->stages_inputs || !op.inputs.empty() || !op.input_pieces.empty() ||
+      !call.input.contiguous())
+    return false;
+  if (op.plan->kind != Kind::all_to_all) return true;
+  return op.outputs.empty() && op.output_pieces.empty() && call.output.contiguous() &&
+         !call::range_of_contiguous(call.input).overlaps(call::range_of_contiguous(call.output));
+}
+
 /// True if an agree step waits until the calls of all ranks are compared. Otherwise earlier steps
 /// have compared the calls that this rank depends on.
 bool compares_all(const Op& op) noexcept { return op.agreement.uses_tokens || op.group->strict; }
@@ -57,8 +72,8 @@ bool Interpreter::begin(Op& op) noexcept {
   program.depth = 0;
   program.agreed = false;
   program.home = {};
-  program.one_shot = bound.one_shot.exists() && !op.detailed && call.input.contiguous() &&
-                     call.output.contiguous() &&
+  program.one_shot = bound.one_shot.exists() && !bound.stages_inputs && !op.detailed &&
+                     call.input.contiguous() && call.output.contiguous() &&
                      (!op.group->strict || bound.one_shot.awaited.count == op.group->size - 1);
   // In place, each line of the output is in the cache when it is written: it has just been read.
   program.out_past_cache =
@@ -68,6 +83,8 @@ bool Interpreter::begin(Op& op) noexcept {
   op.streams.deferred = bound.compares_all_headers;
   op.region.seq = op.seq;
   op.region.fingerprint = op.fingerprint;
+  op.region.lends = false;
+  op.region.borrows = false;
   op.region.stage_bytes = bound.stage_bytes;
   op.region.in_line = bound.inline_stage;
   op.region.awaited = !bound.only_receives || op.group->strict;
@@ -77,7 +94,8 @@ bool Interpreter::begin(Op& op) noexcept {
     regions_.use_line_as_stage(*op.group, op.region);
     return true;
   }
-  if (bound.own_stage && bound.stage_bytes != 0) return false;
+  if (bound.own_stage && bound.stage_bytes != 0)
+    return may_lend(op) && regions_.use_input_as_stage(*op.group, op.region, bound, call.input);
   regions_.use_no_stage(*op.group, op.region);
   return true;
 }
@@ -194,7 +212,8 @@ Interpreter::Progress Interpreter::run_steps(Op& op) {
 }
 
 bool Interpreter::await_lines(Op& op, const RankRow& ranks) {
-  const RegionChannel::Lines lines = regions_.lines(*op.group, op.region, ranks, op.program.at);
+  const RegionChannel::Lines lines =
+      regions_.lines(*op.group, op.region, *op.plan, ranks, op.program.at);
   if (lines == RegionChannel::Lines::here) return true;
   if (lines != RegionChannel::Lines::missing) [[unlikely]] {
     finding_ = Finding();
@@ -288,6 +307,12 @@ void Interpreter::blocked_on(const Op& op, std::vector<int>& ranks) {
   }
   if (step == nullptr) {
     if (op.streams.is_open()) add_if([&](int rank) { return !op.streams[rank].all_sent(); });
+    if (op.region.lends) {
+      add_if([&](int rank) {
+        const Member& member = group.member(rank);
+        return member.block == nullptr || passed_by(*member.block) < op.seq;
+      });
+    }
     return;
   }
   const RankRow row = row_of(step->ranks, op);

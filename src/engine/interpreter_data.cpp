@@ -52,6 +52,10 @@ std::byte* place(Op& op, const Operand& operand, int rank, const Range& range) n
     const auto cycle = static_cast<std::size_t>(bound.schedule->slot_cycle);
     if (cycle > 0) slot = slot / cycle * static_cast<std::size_t>(bound.cycle) + slot % cycle;
     base = op.region.stage_of[static_cast<std::size_t>(rank)];
+    if (op.region.lends || op.region.borrows) [[unlikely]] {
+      if (const std::byte* const input = op.region.input_of(rank))
+        return const_cast<std::byte*>(input) + range.first * element;
+    }
   }
   // A peer's stage is mapped read-only: only our own is ever a destination.
   return const_cast<std::byte*>(base) + slot * bound.slot_bytes + (range.first - origin) * element;

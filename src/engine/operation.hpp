@@ -30,6 +30,7 @@ struct alignas(64) Op {
   enum class State : std::uint8_t { free, running, done };
   State state = State::free;
   bool failed = false;
+  bool passed = false;    ///< this rank reads nothing more of others for it
   bool detailed = false;  ///< the call came with Details; the next call in this slot clears them
   AgreementState agreement;
   std::uint64_t seq = 0;

@@ -1,6 +1,8 @@
 #include "engine/operation_runner.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
 #include <tutti/backend/kinds.hpp>
 
@@ -21,7 +23,8 @@ OperationRunner::OperationRunner(const World& world, GroupTable& groups, Message
       propagation_(propagation),
       agreement_(agreement),
       completions_(completions),
-      regions_(*world.regions, {world.cpus, world.core_cache, world.publish_fence, world.now, world.populate}),
+      regions_(*world.regions,
+               {world.cpus, world.publish_fence, world.now, world.populate, world.core_cache}),
       interpreter_(regions_, channel) {
   active_.reserve(256);
 }
@@ -138,7 +141,7 @@ bool OperationRunner::advance(Op& op) {
   switch (interpreter_.run(op)) {
     case Interpreter::Progress::waits: return moved;
     case Interpreter::Progress::moved: return true;
-    case Interpreter::Progress::done: finish(op); return true;
+    case Interpreter::Progress::done: return pass(op);
     case Interpreter::Progress::found: report(op, interpreter_.take_finding()); return true;
   }
   return moved;
@@ -187,16 +190,42 @@ std::string OperationRunner::running_text() const {
   return active_.empty() ? std::string() : op_text(*active_.front());
 }
 
+/// All steps are done. True: the operation has moved on.
+bool OperationRunner::pass(Op& op) {
+  if (op.region.borrows && !op.passed) [[unlikely]] {
+    // A rank whose operation has failed may write its input again. It has told us before.
+    std::atomic_thread_fence(std::memory_order_acquire);  // pairs with FailurePropagation::spread
+    if (propagation_.breaks_to_see()) propagation_.check_breaks();
+    if (op.state != Op::State::running) return true;
+  }
+  if (!op.region.lends) [[likely]] {
+    finish(op);
+    return true;
+  }
+  Group& group = *op.group;
+  const bool first = !std::exchange(op.passed, true);
+  if (first) {
+    group.window.note_passed();
+    regions_.tell_passed(group, op);
+  }
+  if (!group.window.is_read_by_all(op.seq)) return first;
+  finish(op);
+  return true;
+}
+
 void OperationRunner::finish(Op& op) noexcept {
   Group& group = *op.group;
+  const bool told = op.passed;
   end(op);
-  group.window.note_done();
-  regions_.tell_passed(group, op);
+  if (!told) {
+    group.window.note_passed();
+    regions_.tell_passed(group, op);
+  }
   if (!op.callbacks.empty()) call_back(op, Outcome());
 }
 
 void OperationRunner::end(Op& op) noexcept {
-  op.state = Op::State::done;
+  op.group->window.end(op);
   if (recorder_ != nullptr)
     recorder_->ended(op.timer.record, op.failed, op.timer.deadline != TimePoint{});
   if (op.streams.is_open()) {

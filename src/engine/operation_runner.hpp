@@ -62,6 +62,7 @@ class OperationRunner final : public FailurePropagation::Operations {
   bool start_queued(Group& group);
   [[nodiscard]] bool take_memory(Op& op);
   void report(Op& op, const Interpreter::Finding& finding);
+  [[nodiscard]] bool pass(Op& op);
   void finish(Op& op) noexcept;
   void end(Op& op) noexcept;
   void release_memory(Op& op) noexcept;

@@ -35,7 +35,8 @@ class OperationWindow {
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
   /// The last operation that has got a slot.
   [[nodiscard]] std::uint64_t started() const noexcept { return started_; }
-  /// Every operation up to this one has ended.
+  /// Every operation up to this one has passed: it has ended, or waits only until others have read
+  /// our input.
   [[nodiscard]] std::uint64_t done_upto() const noexcept { return done_upto_; }
   /// A new call: its number.
   std::uint64_t number_call() noexcept { return ++submitted_; }
@@ -60,15 +61,23 @@ class OperationWindow {
     op.seq = ++started_;
     chain_ = call::chain(chain_, plan.code);
     op.state = Op::State::running;
+    op.passed = false;
+    ++running_;
     op.fingerprint = chain_;
     op.plan = &plan;
     op.failed = false;
   }
-  /// An operation is done.
-  void note_done() noexcept {
+  /// An operation has ended.
+  void end(Op& op) noexcept {
+    op.state = Op::State::done;
+    op.passed = true;
+    --running_;
+  }
+  /// An operation has passed.
+  void note_passed() noexcept {
     while (done_upto_ < started_) {
       const Op& op = at(done_upto_ + 1);
-      if (op.seq != done_upto_ + 1 || op.state != Op::State::done) break;
+      if (op.seq != done_upto_ + 1 || !op.passed) break;
       ++done_upto_;
       done_fingerprint_ = op.fingerprint;
     }
@@ -96,7 +105,7 @@ class OperationWindow {
   /// There is room, and no running operation shares memory with the call that one of the two
   /// writes. So calls on the same memory have the results of calls made one after the other.
   [[nodiscard]] bool may_begin(const Collective& call, const BoundPlan& plan) noexcept {
-    return has_room(plan.window) && (done_upto_ == started_ || !shares_memory_with_running(call));
+    return has_room(plan.window) && (running_ == 0 || !shares_memory_with_running(call));
   }
   void enqueue(const Collective& call, std::uint64_t record = 0) {
     queue_.emplace_back(call, record);
@@ -125,6 +134,7 @@ class OperationWindow {
   std::uint64_t submitted_ = 0;
   std::uint64_t started_ = 0;
   std::uint64_t done_upto_ = 0;
+  int running_ = 0;
   std::uint64_t peers_done_ = 0;        ///< least `done` of all local members, as last seen
   std::uint64_t done_fingerprint_ = 0;  ///< of operation done_upto_
   int disagreeing_ = -1;

@@ -203,6 +203,9 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
     bound.stage_bytes = static_cast<std::size_t>(stage_slots) * bound.slot_bytes;
   if (topology_.one_host()) {
     bound.window = window_of(schedule, bound.stage_bytes);
+    // Only there each rank wakes the others at its end. Less is copied in the same time.
+    bound.stages_inputs = bound.stage_bytes > 0 && bound.window == shm::kWindow &&
+                          !traits_of(schedule.kind).reduces && !schedule.messages;
     bound.only_receives = traits_of(schedule.kind).reads == On::root && rank_ != call.root;
   }
   for (const plan::Step& step : schedule.steps) {

@@ -44,8 +44,10 @@ struct BoundPlan {
   std::int32_t cycle = 0;
   std::size_t stage_bytes = 0;  ///< of each rank that stages; 0: none, or it fits into the line
   std::size_t scratch_bytes = 0;
-  bool inline_stage = false;   ///< what is staged fits into the line
-  bool own_stage = false;      ///< this rank stages something itself
+  bool inline_stage = false;  ///< what is staged fits into the line
+  bool own_stage = false;     ///< this rank stages something itself
+  /// What is staged are the inputs alone, so others may read them where they lie.
+  bool stages_inputs = false;
   bool only_receives = false;  ///< the root has the only input, and is another rank
   /// At most so many operations of the group are under way when it begins. If that is more than
   /// kWindow, a rank that need not wait for others may be far ahead of them.

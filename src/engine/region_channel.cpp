@@ -34,12 +34,22 @@ bool is_known(const Group& group, Member& member) noexcept {
   return member.block != nullptr || find_block(group, member);
 }
 
-/// True if it is a range of the staging ring or of the heap of an arena.
+/// True if it is a range of the staging ring of an arena, or of what lies behind it.
 bool lies_in_staging(std::uint64_t offset, std::size_t bytes) noexcept {
   if (offset < shm::kStagingOffset || offset > shm::kArenaBytes ||
       shm::kArenaBytes - offset < bytes)
     return false;
   return offset >= shm::kHeapOffset || offset + bytes <= shm::kStagingOffset + shm::kStagingBytes;
+}
+
+std::size_t bytes_of_input(const BoundPlan& plan, int rank) noexcept {
+  return plan::input_elements(plan.kind, rank, plan.binding) * plan.binding.element;
+}
+
+/// Where element 0 of the operation would lie in this rank's input.
+const std::byte* before_input(const BoundPlan& plan, int rank, const std::byte* input) noexcept {
+  const plan::Binding& b = plan.binding;
+  return input - plan::first_element(plan.kind, plan::Space::input, rank, b) * b.element;
 }
 
 bool has_reached(const shm::Counter& counter, std::uint64_t target) noexcept {
@@ -67,6 +77,23 @@ void RegionChannel::use_no_stage(const Group& group, RegionState& state) const n
   state.stage_offset = 0;
   state.stage = nullptr;
   state.stage_of[static_cast<std::size_t>(group.rank)] = nullptr;
+  state.input_of(group.rank) = nullptr;
+}
+
+bool RegionChannel::use_input_as_stage(const Group& group, RegionState& state,
+                                       const BoundPlan& plan,
+                                       const TensorView& input) const noexcept {
+  // As numbers: the input may be anywhere.
+  const auto begin = reinterpret_cast<std::uintptr_t>(regions_.arena) + shm::kUserOffset;
+  const auto at = reinterpret_cast<std::uintptr_t>(input.data());
+  constexpr std::size_t kBytes = shm::kArenaBytes - shm::kUserOffset;
+  if (at < begin || at - begin >= kBytes) [[likely]]
+    return false;
+  state.lends = true;
+  state.stage_offset = shm::kUserOffset + (at - begin);
+  state.stage = nullptr;
+  state.input_of(group.rank) = before_input(plan, group.rank, regions_.arena + state.stage_offset);
+  return true;
 }
 
 Outcome RegionChannel::take_stage(Group& group, RegionState& state, std::size_t bytes) {
@@ -91,7 +118,8 @@ void RegionChannel::publish(const Group& group, const RegionState& state) noexce
   shm::Arrival& line = group.block->line(state.seq);
   shm::publish_line(line, state.fingerprint, state.seq, [&] {
     if (state.in_line) return;
-    line.payload.exposed.stage_offset = state.stage_offset;
+    line.payload.exposed.stage_offset =
+        state.stage_offset | (state.lends ? shm::kOfInput : std::uint64_t{0});
     line.payload.exposed.stage_bytes = state.stage_bytes;
   });
   // Other ranks have read the next line long ago. Its store would else hold up our next unlock.
@@ -113,8 +141,8 @@ void RegionChannel::tell_passed(const Group& group, const Op& op) noexcept {
   if (op.plan->window == shm::kWindow || op.seq % kEvery == 0) ring_all(group);
 }
 
-RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, const RankRow& ranks,
-                                          std::int32_t& at) noexcept {
+RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, const BoundPlan& plan,
+                                          const RankRow& ranks, std::int32_t& at) noexcept {
   for (; at < ranks.count; ++at) {
     const int rank = ranks[at];
     if (rank == group.rank) continue;
@@ -128,18 +156,11 @@ RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, cons
       return Lines::differs;
     const std::byte* stage = line.payload.data;
     if (!state.in_line && state.stage_bytes > 0) {
-      const transport::RegionPeer& peer = regions_.peers[static_cast<std::size_t>(member.local)];
-      const std::uint64_t offset = line.payload.exposed.stage_offset;
-      // A rank that stages nothing (a receiver of a broadcast) exposes nothing, at offset 0.
-      const bool nothing = offset == 0;
-      if (!nothing && !lies_in_staging(offset, state.stage_bytes)) [[unlikely]]
-        return Lines::outside;
-      if (!nothing && (offset > peer.arena_bytes || peer.arena_bytes - offset < state.stage_bytes))
-          [[unlikely]] {
-        if (!regions_.map_to) return Lines::outside;
-        if (!regions_.map_to(member.local, offset + state.stage_bytes)) return Lines::unmapped;
-      }
-      stage = peer.arena + offset;
+      const Lines found =
+          find_stage(state, plan, rank, member.local, line.payload.exposed.stage_offset);
+      if (found != Lines::here) [[unlikely]]
+        return found;
+      continue;
     }
     state.stage_of[static_cast<std::size_t>(rank)] = stage;
   }
@@ -153,6 +174,32 @@ void RegionChannel::fetch_next(const Group& group, const RegionState& state,
     const Member& member = group.member(ranks[i]);
     if (member.block != nullptr) shm::fetch_to_read(&member.block->line(state.seq + 1));
   }
+}
+
+/// Sets where a rank of our host has staged, by the word in its line, which is not trusted.
+RegionChannel::Lines RegionChannel::find_stage(RegionState& state, const BoundPlan& plan, int rank,
+                                               int local, std::uint64_t word) noexcept {
+  const transport::RegionPeer& peer = regions_.peers[static_cast<std::size_t>(local)];
+  const bool input = (word & shm::kOfInput) != 0;
+  const std::uint64_t offset = word & ~shm::kOfInput;
+  state.stage_of[static_cast<std::size_t>(rank)] = peer.arena + offset;
+  state.input_of(rank) = nullptr;
+  // A rank that stages nothing (a receiver of a broadcast) exposes nothing, at offset 0.
+  if (word == 0) return Lines::here;
+  if (input && (!plan.stages_inputs || offset < shm::kUserOffset)) [[unlikely]]
+    return Lines::outside;
+  const std::size_t bytes = input ? bytes_of_input(plan, rank) : state.stage_bytes;
+  if (!lies_in_staging(offset, bytes)) [[unlikely]]
+    return Lines::outside;
+  if (offset > peer.arena_bytes || peer.arena_bytes - offset < bytes) [[unlikely]] {
+    if (!regions_.map) return Lines::outside;
+    if (!regions_.map(local, offset, bytes)) return Lines::unmapped;
+  }
+  if (input) {
+    state.borrows = true;
+    state.input_of(rank) = before_input(plan, rank, peer.arena + offset);
+  }
+  return Lines::here;
 }
 
 bool RegionChannel::counters(Group& group, const RegionState& state, int counter,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/tensor.hpp>
 
 #include "engine/clock.hpp"
 #include "engine/rank_row.hpp"
@@ -14,6 +15,7 @@
 
 namespace tutti::engine {
 
+struct BoundPlan;
 struct Group;
 struct Member;
 struct Op;
@@ -27,8 +29,17 @@ struct RegionState {
   std::size_t stage_bytes = 0;  ///< of each rank that stages; 0: none, or it fits into the line
   bool in_line = false;         ///< what is staged fits into the line
   bool awaited = true;          ///< another rank may wait for our line
+  bool lends = false;           ///< our staging is our input: others read it where it lies
+  bool borrows = false;         ///< we read the input of another rank where it lies
   StagingMode mode;
-  std::vector<const std::byte*> stage_of;  ///< staging memory by rank, set when its line is seen
+  /// By rank: its staging memory, set when its line is seen. Then, again by rank, where element 0 of
+  /// the operation would lie in its input, if that is read where it lies; else null.
+  std::vector<const std::byte*> stage_of;
+
+  /// That second part.
+  [[nodiscard]] const std::byte*& input_of(int rank) noexcept {
+    return stage_of[stage_of.size() / 2 + static_cast<std::size_t>(rank)];
+  }
 };
 
 /// Reads and writes the memory that the ranks of a host share: arrival lines with fingerprint and
@@ -43,10 +54,10 @@ class RegionChannel {
   enum class Lines : std::uint8_t { missing, here, differs, outside, unmapped };
   struct Options {
     int cpus = 1;
-    std::size_t core_cache = 0;  ///< see World
     bool publish_fence = false;  ///< sleepers cannot fence for us (see World)
     TimePoint (*now)() noexcept = nullptr;
     Staging::Populate populate;
+    std::size_t core_cache = std::size_t{1} << 20;  ///< see World
   };
 
   RegionChannel(const transport::Regions& regions, const Options& options);
@@ -56,6 +67,11 @@ class RegionChannel {
   void use_line_as_stage(Group& group, RegionState& state) const noexcept;
   /// It stages nothing.
   void use_no_stage(const Group& group, RegionState& state) const noexcept;
+  /// It stages nothing, because others read this input. False: they cannot, as it lies in memory
+  /// that is ours alone.
+  [[nodiscard]] bool use_input_as_stage(const Group& group, RegionState& state,
+                                        const BoundPlan& plan,
+                                        const TensorView& input) const noexcept;
   /// It stages `bytes` elsewhere; 0: nothing.
   [[nodiscard]] Outcome take_stage(Group& group, RegionState& state, std::size_t bytes);
   void publish(const Group& group, const RegionState& state) noexcept;
@@ -66,8 +82,8 @@ class RegionChannel {
 
   // Lines and counters of other ranks. `at`: how many of `ranks` had arrived at an earlier call;
   // they are not read again. Our own rank is skipped.
-  [[nodiscard]] Lines lines(Group& group, RegionState& state, const RankRow& ranks,
-                            std::int32_t& at) noexcept;
+  [[nodiscard]] Lines lines(Group& group, RegionState& state, const BoundPlan& plan,
+                            const RankRow& ranks, std::int32_t& at) noexcept;
   /// Begins to fetch the next lines of these ranks, which are probably ahead.
   static void fetch_next(const Group& group, const RegionState& state,
                          const RankRow& ranks) noexcept;
@@ -94,6 +110,8 @@ class RegionChannel {
   }
 
  private:
+  [[nodiscard]] Lines find_stage(RegionState& state, const BoundPlan& plan, int rank, int local,
+                                 std::uint64_t word) noexcept;
   /// Times a read of `staged`, or, if there is a `block`, of the operation's line in it.
   void sample(const Group& group, RegionState& state, int rank,
               const transport::shm::GroupBlock* block, const void* staged,

@@ -77,7 +77,7 @@ Result<std::size_t> Staging::take_beside(Group& group, std::uint64_t seq, std::s
     }
   }
   const std::size_t size = round_up(bytes, 4096);
-  if (heap_at_ + size > shm::kArenaBytes) {
+  if (heap_at_ + size > shm::kUserOffset) {
     return Outcome(Errc::resource, "no room for " + std::to_string(bytes) + " bytes of staging");
   }
   if (Outcome s = populate_(arena_ + heap_at_, size); !s.ok()) return s;

@@ -43,6 +43,9 @@ class GpuBackend final : public Backend {
   }
   void set_owner(Backend& owner) noexcept override { group_->set_owner(owner); }
   void close(std::chrono::nanoseconds drain) noexcept override { cpus_.close(drain); }
+  [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) noexcept override {
+    return cpus_.allocate(bytes);
+  }
   [[nodiscard]] std::string location(int rank) const override { return cpus_.location(rank); }
 
  private:

@@ -25,6 +25,10 @@ Result<Backend*> ForkedBackend::make_among(std::span<const int> /*ranks*/, std::
   return base::forked_status();
 }
 
+Result<std::shared_ptr<std::byte>> ForkedBackend::allocate(std::size_t /*bytes*/) noexcept {
+  return base::forked_status();
+}
+
 std::string ForkedBackend::location(int /*rank*/) const { return "a forked child"; }
 
 bool ForkedBackend::wait(std::uint64_t /*ticket*/,

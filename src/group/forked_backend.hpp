@@ -26,6 +26,7 @@ class ForkedBackend final : public Backend, public Operations {
                                             std::string name) noexcept override;
   void set_owner(Backend& /*owner*/) noexcept override {}
   void close(std::chrono::nanoseconds /*drain*/) noexcept override {}
+  [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) noexcept override;
   [[nodiscard]] std::string location(int rank) const override;
 
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,

@@ -50,6 +50,9 @@ class PerDeviceBackend final : public Backend {
   }
   void set_owner(Backend& owner) noexcept override;
   void close(std::chrono::nanoseconds drain) noexcept override;
+  [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) noexcept override {
+    return cpus_->allocate(bytes);
+  }
   [[nodiscard]] std::string location(int rank) const override { return cpus_->location(rank); }
 
  private:

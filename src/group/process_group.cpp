@@ -108,6 +108,11 @@ std::string_view ProcessGroup::name() const { return impl_->name; }
 std::string_view ProcessGroup::backend() const { return impl_->backend->name(); }
 std::chrono::nanoseconds ProcessGroup::get_timeout() const { return impl_->default_timeout(); }
 std::shared_ptr<Store> ProcessGroup::store() const { return impl_->store; }
+std::shared_ptr<std::byte> ProcessGroup::allocate(std::size_t bytes) const {
+  Result<std::shared_ptr<std::byte>> memory = impl_->entry().allocate(bytes);
+  if (!memory) raise(memory.status());
+  return std::move(*memory);
+}
 Trust ProcessGroup::trust() const { return impl_->trust; }
 SecretBytes ProcessGroup::derive_secret(std::string_view text) const {
   if (impl_->secret.empty()) return {};

@@ -267,4 +267,10 @@ Outcome populate(std::byte* data, std::size_t size) {
   return Outcome();
 }
 
+void discard(std::byte* data, std::size_t size) noexcept { ::madvise(data, size, MADV_REMOVE); }
+
+void share_with_children(std::byte* data, std::size_t size) noexcept {
+  ::madvise(data, size, MADV_DOFORK);
+}
+
 }  // namespace tutti::os

@@ -74,5 +74,9 @@ class PartialMapping {
 /// Takes the pages of a range now, so that a touch never ends in SIGBUS. resource where memory
 /// lacks.
 [[nodiscard]] Outcome populate(std::byte* data, std::size_t size);
+/// Gives whole pages of shared memory back to the system; they are zero when they are used again.
+void discard(std::byte* data, std::size_t size) noexcept;
+/// Children that are forked from now on have these pages, too, and share them.
+void share_with_children(std::byte* data, std::size_t size) noexcept;
 
 }  // namespace tutti::os

@@ -109,6 +109,10 @@ std::size_t first_element(Kind kind, Space space, int rank, const Binding& b) no
   return 0;
 }
 
+std::size_t input_elements(Kind kind, int rank, const Binding& b) noexcept {
+  return traits_of(kind).layout == Layout::gather ? b.in.range(rank).count : b.count;
+}
+
 std::size_t slot_bytes(const Schedule& schedule, const Binding& b) noexcept {
   std::size_t elements = b.count;
   if (schedule.slot_parts == kSlotOfBlock) {

@@ -298,6 +298,8 @@ struct Binding {
 /// own block.
 [[nodiscard]] std::size_t first_element(Kind kind, Space space, int rank,
                                         const Binding& b) noexcept;
+/// How many elements a rank's input has.
+[[nodiscard]] std::size_t input_elements(Kind kind, int rank, const Binding& b) noexcept;
 /// Bytes of one slot, rounded up to 64.
 [[nodiscard]] std::size_t slot_bytes(const Schedule& schedule, const Binding& b) noexcept;
 [[nodiscard]] std::int64_t times_of(const Times& times, const Binding& b) noexcept;

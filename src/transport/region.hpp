@@ -54,7 +54,7 @@ struct RegionPeer {
   int rank = 0;  ///< global
   RegionControl control;
   const std::byte* arena = nullptr;
-  std::size_t arena_bytes = 0;  ///< what can be read now: its rings, and staging up to here
+  std::size_t arena_bytes = 0;  ///< what can be read without `map`
   int eventfd = -1;             ///< wakes its progress thread
   bool died = false;            ///< its process has ended, as Host::ended reported to this rank
 
@@ -76,9 +76,9 @@ struct Regions {
   std::vector<RegionPeer> peers;
   int self = 0;
   std::byte* arena = nullptr;  ///< ours, writable
-  /// Maps more of a peer's arena, up to that offset, and sets its `arena_bytes`; false: this
-  /// process may not map so much. Empty: all that there is has been mapped.
-  std::function<bool(int local, std::size_t end)> map_to;
+  /// Maps a range of a peer's arena, unless it is mapped; false: this process may not map so much.
+  /// Empty: all that there is has been mapped.
+  std::function<bool(int local, std::size_t begin, std::size_t bytes)> map;
 
   [[nodiscard]] const RegionControl& control() const noexcept {
     return peers[static_cast<std::size_t>(self)].control;

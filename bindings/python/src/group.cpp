@@ -1,11 +1,13 @@
 #include "group.hpp"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/chrono.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -190,6 +192,14 @@ nb::object health(const GroupHandle& self) {
   return status.ok() ? nb::none() : exception_of(status);
 }
 
+nb::ndarray<nb::memview, std::uint8_t, nb::ndim<1>> alloc(const GroupHandle& self,
+                                                          std::size_t bytes) {
+  using Array = SharedArray<std::uint8_t>;
+  auto* const array = new Array(self.open()->alloc<std::uint8_t>(bytes));
+  const nb::capsule owner(array, [](void* kept) noexcept { delete static_cast<Array*>(kept); });
+  return {array->data(), {bytes}, owner};
+}
+
 void set_timeout(const GroupHandle& self, nb::handle value) {
   const Timeout timeout = timeout_of(value);
   if (!timeout) throw nb::value_error("set_timeout: None is no timeout");
@@ -313,6 +323,8 @@ void bind_group(nb::module_& module) {
           },
           "text"_a,
           "A secret that only ranks of the world can compute; empty if not authenticated.")
+      .def("alloc", &alloc, "bytes"_a,
+           "Zeroed memory that the other ranks of this host can read, as a memoryview of bytes.")
       .def_prop_ro("ranks", &ranks, "The ranks of the world, in the order of the group's ranks.")
       .def(
           "global_rank",

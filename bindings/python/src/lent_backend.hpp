@@ -60,6 +60,9 @@ class LentBackend final : public Backend {
     const WithGil locked;  // `share` lets go of it
     lender_.reset();
   }
+  [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) noexcept override {
+    return inner_.allocate(bytes);
+  }
   [[nodiscard]] std::string location(int rank) const override { return inner_.location(rank); }
 
  private:

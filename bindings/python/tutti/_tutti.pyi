@@ -192,6 +192,9 @@ class ProcessGroup:
         """InvalidArgument where it is not authenticated, unless TUTTI_INSECURE is "pickle" on all ranks."""
     def derive_secret(self, text: str) -> bytes:
         """A secret that only ranks of the world can compute from `text`; empty if not authenticated."""
+    def alloc(self, bytes: int) -> memoryview:
+        """Zeroed memory that the other ranks of this host can read: an input there of some operations is copied once
+        and not twice. It may outlive the group. BackendError if there is no memory."""
     @property
     def backend(self) -> str:
         """ "native"."""

@@ -2,8 +2,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,6 +76,9 @@ class Backend {
   [[nodiscard]] virtual Result<Backend*> make_among(std::span<const int> ranks,
                                                     std::string_view tag,
                                                     std::string name) noexcept = 0;
+  /// Zeroed memory, aligned to 64 bytes, for buffers of this group: where the backend can, its
+  /// operations move what lies there with fewer copies. It may outlive the group.
+  [[nodiscard]] virtual Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) noexcept = 0;
   /// Makes this group a part of `owner`, which holds its only reference. Works of this group then
   /// hold `owner`, and a Work that an exception leaves breaks `owner`. Called before the first
   /// operation.
@@ -94,6 +100,20 @@ class Backend {
 
  protected:
   Backend() = default;
+  /// `allocate` of a backend that has no memory of its own.
+  [[nodiscard]] static Result<std::shared_ptr<std::byte>> ordinary_memory(
+      std::size_t bytes) noexcept {
+    constexpr std::align_val_t kLine{64};
+    try {
+      const std::shared_ptr<std::byte> memory(
+          static_cast<std::byte*>(::operator new(bytes, kLine)),
+          [](std::byte* data) { ::operator delete(data, kLine); });
+      std::memset(memory.get(), 0, bytes);
+      return memory;
+    } catch (const std::bad_alloc&) {
+      return Outcome(Errc::resource, "no memory for a buffer");
+    }
+  }
   /// The error of `make_among` of a backend that needs all ranks to make a group.
   [[nodiscard]] static Outcome no_group_among() {
     return Outcome(Errc::unsupported, "this backend makes groups only where all ranks call it");

@@ -48,6 +48,9 @@ class MpiBackend final : public Backend, public Operations {
   }
   void set_owner(Backend& owner) noexcept override { set_group(owner); }
   void close(std::chrono::nanoseconds drain) noexcept override;
+  [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) noexcept override {
+    return ordinary_memory(bytes);
+  }
   [[nodiscard]] std::string location(int rank) const override;
 
  private:

@@ -32,6 +32,7 @@ class Context {
 
   [[nodiscard]] Driver& driver() noexcept { return *driver_; }
   [[nodiscard]] engine::Engine& engine() noexcept { return *engine_; }
+  [[nodiscard]] transport::shm::Host& host() noexcept { return *host_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] const Config& config() const noexcept { return config_; }

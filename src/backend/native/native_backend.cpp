@@ -209,6 +209,19 @@ Result<Backend*> NativeBackend::make_of(std::span<const int> ranks, const std::s
 
 void NativeBackend::close(std::chrono::nanoseconds) noexcept {}
 
+Result<std::shared_ptr<std::byte>> NativeBackend::allocate(std::size_t bytes) noexcept {
+  try {
+    auto memory = context_->host().allocate(bytes);
+    if (!memory || *memory != nullptr) return memory;
+  } catch (const std::bad_alloc&) {
+    return Outcome(Errc::resource, "no memory for a buffer");
+  }
+  base::log_limited(base::Level::info, "alloc.full",
+                    "the memory that other ranks of this host can read is used up: alloc gives "
+                    "memory that is read through staging");
+  return ordinary_memory(bytes);
+}
+
 std::string NativeBackend::location(int rank) const {
   return context_->whereabouts(group_->members[static_cast<std::size_t>(rank)].global);
 }

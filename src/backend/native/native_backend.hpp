@@ -53,6 +53,7 @@ class NativeBackend final : public Backend, public Operations {
                                             std::string name) noexcept override;
   void set_owner(Backend& owner) noexcept override { set_group(owner); }
   void close(std::chrono::nanoseconds drain) noexcept override;
+  [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) noexcept override;
   [[nodiscard]] std::string location(int rank) const override;
 
  private:

@@ -197,22 +197,22 @@ Outcome Host::map(const std::vector<int>& ranks, os::Fd memory, std::uint64_t id
   Result<std::byte*> arena = memory_->own(self, rank_);
   if (!arena) return arena.status();
   regions_.arena = *arena;
+  user_memory_ = std::make_shared<UserMemory>(memory_, *arena);
   regions_.peers[self].arena_bytes = kArenaBytes;
   if (memory_->whole()) return Outcome();
-  regions_.map_to = [this](int local, std::size_t end) { return map_to(local, end); };
+  regions_.map = [this](int local, std::size_t begin, std::size_t bytes) {
+    return map_range(local, begin, bytes);
+  };
   return Outcome();
 }
 
-bool Host::map_to(int local, std::size_t end) noexcept {
-  const auto index = static_cast<std::size_t>(local);
-  if (end > kArenaBytes) return false;
+bool Host::map_range(int local, std::size_t begin, std::size_t bytes) noexcept {
+  if (begin > kArenaBytes || bytes > kArenaBytes - begin) return false;
   try {
-    if (!memory_->add(index, kHeapOffset, end - kHeapOffset).ok()) return false;
+    return memory_->add(static_cast<std::size_t>(local), begin, bytes).ok();
   } catch (const std::bad_alloc&) {
     return false;
   }
-  regions_.peers[index].arena_bytes = end;
-  return true;
 }
 
 const std::vector<int>& Host::ended() {

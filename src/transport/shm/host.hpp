@@ -15,6 +15,7 @@
 #include "transport/shm/descriptor_exchange.hpp"
 #include "transport/shm/host_address.hpp"
 #include "transport/shm/host_memory.hpp"
+#include "transport/shm/user_memory.hpp"
 
 namespace tutti::transport::shm {
 
@@ -53,6 +54,10 @@ class Host {
   [[nodiscard]] Outcome populate(std::byte* data, std::size_t size) {
     return memory_->populate(data, size);
   }
+  /// UserMemory::allocate
+  [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) {
+    return user_memory_->allocate(bytes);
+  }
   [[nodiscard]] int event_fd() const noexcept { return own_.event.get(); }
   /// Local indexes of ranks whose process has ended since the last call. Costs one system call.
   [[nodiscard]] const std::vector<int>& ended();
@@ -62,7 +67,7 @@ class Host {
  private:
   Host() = default;
   [[nodiscard]] Outcome map(const std::vector<int>& ranks, os::Fd memory, std::uint64_t id);
-  [[nodiscard]] bool map_to(int local, std::size_t end) noexcept;
+  [[nodiscard]] bool map_range(int local, std::size_t begin, std::size_t bytes) noexcept;
   void close_listener() noexcept;
 
   int rank_ = 0;
@@ -73,6 +78,7 @@ class Host {
   os::Fd spare_;
   RankDescriptors own_;
   std::shared_ptr<HostMemory> memory_;
+  std::shared_ptr<UserMemory> user_memory_;
   os::DeathSet deaths_;
   std::vector<os::Fd> events_;  ///< of peers, by local index
   std::vector<int> ended_;      ///< the last answer of `ended`

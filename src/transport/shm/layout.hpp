@@ -37,12 +37,15 @@ struct alignas(64) Arrival {
   union {
     std::byte data[kInlineBytes];  ///< the staged bytes themselves, up to 48
     struct {
-      std::uint64_t stage_offset;  ///< else: where they lie in the writer's arena
+      std::uint64_t stage_offset;  ///< else: where they lie in the writer's arena; kOfInput
       std::uint64_t stage_bytes;
     } exposed;
   } payload;
 };
 static_assert(sizeof(Arrival) == 64);
+
+/// In `stage_offset`: nothing is staged, and there lies the writer's whole input.
+inline constexpr std::uint64_t kOfInput = std::uint64_t{1} << 63;
 
 /// The cold half: the call itself, read only when fingerprints differ. Its rank may be writing the
 /// next call there meanwhile.
@@ -167,6 +170,9 @@ inline constexpr std::size_t kArenaBytes = std::size_t{8} << 30;
 #else
 inline constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
 #endif
+
+/// In an arena: memory that its rank has handed out to its user, behind the heap of the staging.
+inline constexpr std::size_t kUserOffset = kHeapOffset + (kArenaBytes - kHeapOffset) / 2;
 
 /// The places in the memory of a host with that many ranks. The parts by group slot lie
 /// together for all ranks, so that the blocks of the world share page tables, and its ids a page.

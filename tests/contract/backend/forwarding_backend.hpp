@@ -52,6 +52,9 @@ class ForwardingBackend : public Backend {
   [[nodiscard]] Outcome health() noexcept override { return inner_->health(); }
   void set_owner(Backend& owner) noexcept override { inner_->set_owner(owner); }
   void close(std::chrono::nanoseconds drain) noexcept override { inner_->close(drain); }
+  [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) noexcept override {
+    return inner_->allocate(bytes);
+  }
   [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
 
  protected:

@@ -51,6 +51,28 @@ def beyond_torch(r, n):
     dist.all_reduce(bytearray(b"ab"), timeout=20)
 
 
+def memory_of_the_host(r, n):
+    """Inputs in memory that the other ranks read: they may be changed as soon as the call is over."""
+    for shape, dtype in ((40_000, "float32"), ((3, 50_000), np.int16), ((2, 2), "complex64")):
+        x = dist.empty(shape, dtype)
+        assert x.dtype == dtype and not x.any() and x.flags.writeable
+        for k in range(3):
+            x.flat = np.arange(x.size) % 100 + r + k
+            dist.all_gather(got := [np.zeros_like(x) for _ in range(n)], x)
+            x[:] = 0
+            for rank, each in enumerate(got):
+                assert (each.flat == np.arange(x.size) % 100 + rank + k).all()
+        dist.all_reduce(x)
+        assert not x.any()
+    assert dist.empty(0).shape == (0,) and dist.empty((2, 0, 3), "int8").shape == (2, 0, 3)
+    raises(ValueError, "negative", lambda: dist.empty((2, -1)))
+    raises(TypeError, "data type", lambda: dist.empty(3, "no type"))
+    raises(dist.DistBackendError, "memory", lambda: dist.empty(1 << 58))
+    kept = dist.empty(10_000, group=dist.new_group(list(range(n))))[5:]
+    kept[:] = r
+    assert (kept == r).all()
+
+
 def to_oneself(r, n):
     x, y = np.full(3, float(r)), np.zeros(3)
     works = [dist.irecv(y, r, tag=3), dist.isend(x, r, tag=3)]

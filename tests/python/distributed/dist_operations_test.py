@@ -12,7 +12,7 @@ crew = ranks.crew_of(pathlib.Path(__file__).with_name("dist_cases"))
 
 
 @pytest.mark.parametrize("case", [
-    "beyond_torch", "to_oneself", "neighbors", "works", "groups", "mesh", "mesh_order", "multigpu", "coalesced",
+    "beyond_torch", "memory_of_the_host", "to_oneself", "neighbors", "works", "groups", "mesh", "mesh_order", "multigpu", "coalesced",
     "missing_rank", "roots_without_rank_0", "wrong_calls", "nobody_is_minus_one", "objects_and_lists", "splits_on_some",
     "shapes", "splits_of_any_kind", "methods", "several_as_one", "timeouts",
     "probes"])

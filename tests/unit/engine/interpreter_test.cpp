@@ -28,7 +28,7 @@ struct InterpretedRank {
         plans(rank, plan::make_topology(std::move(host_of)), 8, algorithms) {
     transports[static_cast<std::size_t>(rank)] = nullptr;
     for (Op& op : group.window) {
-      op.region.stage_of.resize(transports.size());
+      op.region.stage_of.resize(2 * transports.size());
       op.program.sources.resize(transports.size());
     }
   }

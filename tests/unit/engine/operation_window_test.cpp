@@ -24,8 +24,8 @@ class OperationWindowTest : public BareGroupsTest {
     return op;
   }
   void end(std::uint64_t seq) {
-    window_.at(seq).state = Op::State::done;
-    window_.note_done();
+    window_.end(window_.at(seq));
+    window_.note_passed();
   }
   /// A rank of our host has passed all operations up to this one.
   void passed(int rank, std::uint64_t seq, std::uint64_t fingerprint = 0) {

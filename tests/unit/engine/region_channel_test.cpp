@@ -43,7 +43,7 @@ class RegionChannelTest : public BareGroupsTest {
     one.fingerprint = fingerprint;
     one.stage_bytes = stage_bytes;
     one.in_line = stage_bytes == 0;
-    one.stage_of.resize(kRanks);
+    one.stage_of.resize(2 * kRanks);
     return one;
   }
   /// The rank stages a byte and publishes.
@@ -58,10 +58,11 @@ class RegionChannelTest : public BareGroupsTest {
   }
 
   /// The lines of all, as rank 0 sees them.
-  Lines lines_of(RegionState& ours) { return channel(0).lines(group(0), ours, all_, at_); }
+  Lines lines_of(RegionState& ours) { return channel(0).lines(group(0), ours, plan_, all_, at_); }
 
   verify::sim::Memory memory_;
   std::vector<std::unique_ptr<Rank>> ranks_;
+  BoundPlan plan_;
   const RankRow all_{kRanks};
   std::int32_t at_ = 0;  ///< where looking has ended
   RegionState ours_ = state(1, 9, 0);
@@ -105,6 +106,25 @@ TEST_F(RegionChannelTest, StagingOutsideItsArenaIsNotRead) {
   channel(1).publish(group(1), liar);
   EXPECT_EQ(lines_of(ours), Lines::outside);
   EXPECT_EQ(all_[at_], 1);
+}
+
+TEST_F(RegionChannelTest, AnInputThatItsRankMayNotShowIsNotRead) {
+  plan_.kind = Kind::broadcast;
+  plan_.binding.count = 4096;
+  for (const bool allowed : {false, true}) {
+    plan_.stages_inputs = allowed;
+    for (const std::uint64_t offset :
+         {allowed ? transport::shm::kHeapOffset : transport::shm::kUserOffset,
+          transport::shm::kArenaBytes - 4095, ~std::uint64_t{0} >> 1, std::uint64_t{0}}) {
+      RegionState ours = state(1, 9, 4096);
+      RegionState liar = state(1, 9, 4096);
+      liar.lends = true;
+      liar.stage_offset = offset;
+      channel(1).publish(group(1), liar);
+      at_ = 0;
+      EXPECT_EQ(lines_of(ours), Lines::outside) << offset;
+    }
+  }
 }
 
 TEST_F(RegionChannelTest, CountersAreOfTheirOperationOnly) {

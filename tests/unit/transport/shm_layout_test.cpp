@@ -41,9 +41,12 @@ TEST(ShmLayout, PartsOfAnArenaLieWhereThePageSays) {
   EXPECT_EQ(kHeapOffset, 5 * kGiB);
 #if defined(__SANITIZE_THREAD__)
   EXPECT_EQ(kArenaBytes, 8 * kGiB);
+  EXPECT_EQ(kUserOffset, 6656 * kMiB);
 #else
   EXPECT_EQ(kArenaBytes, 64 * kGiB);
+  EXPECT_EQ(kUserOffset, 35328 * kMiB);
 #endif
+  EXPECT_EQ(kOfInput, std::uint64_t{1} << 63);
   EXPECT_LE(kMaxLocalRanks * kRingStride, kStagingOffset);
   EXPECT_LE(kStagingOffset + kStagingBytes, kHeapOffset);
 }

@@ -29,6 +29,7 @@ from typing import Any as _Any
 from tutti.distributed.backend import (Backend, BackendConfig, get_default_backend_for_device, is_available,
                                        is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available,
                                        is_torchelastic_launched, is_ucc_available, is_xccl_available)
+from tutti.distributed.arrays import empty
 from tutti.distributed import coalesced as _coalesced, collectives as _collectives, multigpu as _multigpu
 from tutti.distributed.coalesced import _coalescing_manager
 from tutti.distributed.cart import CartGroup, cart
@@ -95,7 +96,7 @@ __all__ = [
     "QueueEmptyError", "ReduceOp", "ReduceOptions", "ReduceScatterOptions", "ScatterOptions", "Store", "TCPStore",
     "UserOp", "Work", "WorkResult", "all_gather_object", "all_gather_v", "all_to_all_object", "all_to_all_v",
     "as_completed", "batch_isend_irecv", "breakpoint", "broadcast_object_list", "cart", "default_pg_timeout",
-    "destroy_process_group", "gather_object", "gather_v", "get_backend",
+    "destroy_process_group", "empty", "gather_object", "gather_v", "get_backend",
     "get_backend_config", "get_debug_level", "get_default_backend_for_device", "get_global_rank", "get_group_rank",
     "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
     "init_device_mesh", "init_process_group", "iprobe", "irecv", "is_available", "is_backend_available",
