@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "transport/transport.hpp"
+
 namespace tutti::engine {
 
 /// The credit between two processes, over all groups: how much each may send before the other has
@@ -67,7 +69,7 @@ struct EagerWindows {
   constexpr std::uint64_t kKiB = 1024;
   const std::uint64_t share = std::bit_floor(32 * kKiB * kKiB / std::max<std::uint64_t>(ranks, 1));
   const std::uint64_t peer = std::clamp(share, 512 * kKiB, 2048 * kKiB);
-  return {peer, peer / 8, std::clamp(share, 128 * kKiB, 1024 * kKiB)};
+  return {peer, peer / 8, std::clamp(share, 128 * kKiB, 2048 * kKiB)};
 }
 /// The windows of small worlds, which are the greatest.
 inline constexpr EagerWindows kMostEager = eager_windows(1);
@@ -85,11 +87,23 @@ inline constexpr std::uint64_t kEagerLimit = 64 * 1024;
 // The receiver reports after each quarter of the window, so a message of kEagerLimit always fits
 // once it has used all others.
 static_assert(eager_windows(1 << 20).messages * 3 / 4 >= kEagerLimit);
+/// How many bytes of a message of more than kEagerLimit may follow its RTS at once, while `room` of
+/// the window is free. A quarter stays, which the receiver may not have reported yet, and
+/// kEagerLimit: programs rely on that, so large messages must not take it. Of a message that does
+/// not fit two pieces go: what 1 Gbit/s carries in 2 ms, until the CTS comes back.
+[[nodiscard]] constexpr std::uint64_t bytes_ahead(std::uint64_t bytes, std::uint64_t room,
+                                                  std::uint64_t window) noexcept {
+  constexpr std::uint64_t kPiece = transport::kMaxFramePayload;
+  const std::uint64_t kept = window / 4 + kEagerLimit;
+  const std::uint64_t free = room - std::min(room, kept);
+  return bytes <= free ? bytes : std::min<std::uint64_t>(free / kPiece, 2) * kPiece;
+}
+
 // Messages, eager or announced by an RTS, that may wait at a process for their recv.
 inline constexpr std::uint64_t kMatchCredit = 65536;
 inline constexpr std::uint64_t kMatchReport = kMatchCredit / 4;
 
-/// The credit that an eager message takes.
+/// The credit that so many bytes of a message take, which are sent before its recv is known.
 [[nodiscard]] constexpr std::uint64_t unexpected_cost(std::uint64_t bytes) noexcept {
   return bytes == 0 ? 0 : eager_cost(bytes);
 }

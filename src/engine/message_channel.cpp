@@ -216,10 +216,10 @@ bool MessageChannel::count_eager(int peer, const FrameHeader& header) noexcept {
     const DataFrame data = decode<DataFrame>(header);
     return !data.eager || from.eager.receive(eager_cost(data.bytes));
   }
-  return !is_envelope(header) || count_short(peer, header.payload_bytes);
+  return !is_envelope(header) || count_short(peer, unasked_bytes(header));
 }
 
-bool MessageChannel::count_short(int peer, std::uint32_t bytes) noexcept {
+bool MessageChannel::count_short(int peer, std::uint64_t bytes) noexcept {
   Peer& from = at(peer);
   from.used = true;
   from.only_asked = false;
@@ -283,12 +283,6 @@ void MessageChannel::keep(int peer, const FrameHeader& header) {
   from.held.push(header, std::move(data));
 }
 
-void MessageChannel::keep_message(int peer, const FrameHeader& header) {
-  Peer& from = at(peer);
-  const std::byte* const data = from.buffer.data();
-  from.messages.push_back({header, std::vector<std::byte>(data, data + header.payload_bytes)});
-}
-
 // --- Held.
 
 void MessageChannel::drop_held(std::uint64_t group) noexcept {
@@ -302,17 +296,6 @@ void MessageChannel::drop_held(std::uint64_t group) noexcept {
   }
 }
 
-std::vector<HeldFrames::Frame> MessageChannel::take_messages(int peer, std::uint64_t group) {
-  std::list<HeldFrames::Frame>& all = at(peer).messages;
-  std::vector<HeldFrames::Frame> taken;
-  if (all.empty()) return taken;
-  for (HeldFrames::Frame& one : all) {
-    if (one.header.group == group) taken.push_back(std::move(one));
-  }
-  std::erase_if(all, [&](const HeldFrames::Frame& one) { return one.header.group == group; });
-  return taken;
-}
-
 // --- Credit.
 
 void MessageChannel::consumed(int peer, const FrameHeader& header) noexcept {
@@ -320,7 +303,7 @@ void MessageChannel::consumed(int peer, const FrameHeader& header) noexcept {
     const DataFrame data = decode<DataFrame>(header);
     if (data.eager) take_eager(peer, eager_cost(data.bytes));
   } else if (is_envelope(header)) {
-    message_consumed(peer, unexpected_cost(header.payload_bytes));
+    message_consumed(peer, unexpected_cost(unasked_bytes(header)));
   }
 }
 

@@ -124,7 +124,7 @@ class MessageChannel final : public ControlChannel {
   /// Counts its payload as eager. False: more than the credit of its sender allows.
   [[nodiscard]] bool count_eager(int peer, const transport::FrameHeader& header) noexcept;
   /// A short message has come; counts it as count_eager does.
-  [[nodiscard]] bool count_short(int peer, std::uint32_t bytes) noexcept;
+  [[nodiscard]] bool count_short(int peer, std::uint64_t bytes) noexcept;
   /// A buffer of ours. When the payload has come, it is used (`arrived`) or dropped.
   [[nodiscard]] std::span<std::byte> place_buffered(int peer);
   /// A buffer of ours. When the payload has come, `is_kept` is true: call `keep` or `consumed`.
@@ -156,6 +156,12 @@ class MessageChannel final : public ControlChannel {
                                     const transport::DataFrame& data);
   /// Holds a message of a group that this rank has not made yet.
   void keep_message(int peer, const transport::FrameHeader& header);
+  /// True if this piece is the next of the last message that is held of its group.
+  [[nodiscard]] bool expects_piece(int peer, const transport::FrameHeader& header) noexcept {
+    return message_of_piece(peer, header) != nullptr;
+  }
+  /// Holds it with that message.
+  void keep_piece(int peer, const transport::FrameHeader& header);
   /// The frame is used or dropped: its sender may send as much again.
   void consumed(int peer, const transport::FrameHeader& header) noexcept;
 
@@ -176,6 +182,10 @@ class MessageChannel final : public ControlChannel {
   }
   [[nodiscard]] std::uint64_t eager_message_room(int peer) const noexcept {
     return at(peer).eager_messages.room();
+  }
+  /// How many bytes of a message of so many may be sent ahead of its CTS.
+  [[nodiscard]] std::uint64_t room_ahead(int peer, std::uint64_t bytes) const noexcept {
+    return bytes_ahead(bytes, eager_message_room(peer), windows_.messages);
   }
   void message_sent(int peer, std::uint64_t cost) noexcept;
   /// A message that came before its recv is used or dropped.
@@ -229,6 +239,8 @@ class MessageChannel final : public ControlChannel {
                   const std::byte* bounced);
   void has_left_memory(Peer& to, OutFrame&& frame) noexcept;
   void take_eager(int peer, std::uint64_t cost) noexcept;
+  [[nodiscard]] HeldFrames::Frame* message_of_piece(int peer,
+                                                    const transport::FrameHeader& header) noexcept;
 
   const EagerWindows windows_;
   std::pmr::unsynchronized_pool_resource pool_;  ///< so that holding frames asks for no memory

@@ -3,10 +3,10 @@
 
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
-#include "kernels/pack.hpp"
 
 // The frames of point to point. An eager message carries all its bytes. A larger one announces
-// itself with an RTS, and its data follow the receiver's CTS. docs/design/wire.md has the rules.
+// itself with an RTS. Between hosts as many of its bytes follow at once as the receiver's window
+// takes; the others follow the receiver's CTS. docs/design/wire.md has the rules.
 namespace tutti::engine {
 
 using transport::CtsFrame;
@@ -47,9 +47,11 @@ bool P2PMatcher::push_to(int rank) {
       grant(rank);
     } else {
       // They take turns, so that neither many small messages nor a large one blocks the others.
-      const bool announces =
-          !pair.waiting.empty() && (pair.streams.empty() || !pair.announced_last);
-      if (announces && announce(*requests_[pair.waiting.front()])) {
+      const bool announces = pair.streams.empty() || !pair.announced_last;
+      if (announces && pair.ahead_out != kNoSlot) {
+        pair.announced_last = true;
+        send_ahead(rank);
+      } else if (announces && !pair.waiting.empty() && announce(*requests_[pair.waiting.front()])) {
         pair.announced_last = true;
       } else if (!pair.streams.empty()) {
         pair.announced_last = false;
@@ -95,9 +97,12 @@ bool P2PMatcher::announce(P2PRequest& send) {
   const std::uint64_t cost = unexpected_cost(send.bytes);
   const bool eager = send.bytes <= kEagerLimit && cost <= channel_.eager_message_room(peer);
   const bool on_gpu = send.gpu != nullptr;
+  // On our host a CTS comes at once, and bytes that wait for their recv are copied twice.
+  const bool goes_ahead = send.bytes > kEagerLimit && !on_gpu && group_.member(send.rank).local < 0;
+  send.unasked = eager ? send.bytes : goes_ahead ? channel_.room_ahead(peer, send.bytes) : 0;
   MessageChannel::OutFrame frame = prepare(send, eager ? send.bytes : 0);
   if (!pair.waiting.empty()) pair.waiting.pop_front();
-  channel_.message_sent(peer, eager ? cost : 0);
+  channel_.message_sent(peer, unexpected_cost(send.unasked));
   send.number = ++pair.out;
   const Envelope envelope{group_.id,
                           send.number,
@@ -107,8 +112,10 @@ bool P2PMatcher::announce(P2PRequest& send) {
                           send.bytes};
   transmit(send,
            eager ? encode(transport::EagerMessageFrame{envelope})
-                 : encode(transport::RtsFrame{envelope, on_gpu}),
+                 : encode(transport::RtsFrame{envelope, on_gpu, send.unasked}),
            std::move(frame));
+  if (!eager && send.unasked > 0)
+    pair.ahead_out = static_cast<std::uint32_t>(index_of(send.ticket));
   if (send.bytes == 0) finish(send);
   return true;
 }
@@ -190,6 +197,12 @@ bool P2PMatcher::resume_given() {
   for (const std::uint32_t slot : given) {
     P2PRequest& request = *requests_[slot];
     if (request.gpu->memory.data() != nullptr) request.view = request.gpu->memory;
+    if (request.kind == Kind::recv && request.unasked > 0) {
+      const std::vector<std::byte> early = std::exchange(request.early, {});
+      place_piece(request, 0, early.data(), early.size());
+      if (request.moved == request.bytes) finish(request);
+      if (request.unasked == request.bytes) continue;
+    }
     if (request.rank == group_.rank) {
       move_to_self(request);
       continue;
@@ -225,7 +238,8 @@ void P2PMatcher::on_frame_sent(std::uint64_t ticket) noexcept {
 bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byte>& into) {
   if (is_envelope(header)) {
     const auto envelope = transport::decode<Envelope>(header);
-    if (envelope.number != pairs_[static_cast<std::size_t>(rank)].in + 1) return false;
+    const Pair& pair = pairs_[static_cast<std::size_t>(rank)];
+    if (envelope.number != pair.in + 1 || pair.ahead.left > 0) return false;
     // The payload goes directly into the recv's buffer only if no other message can get that recv
     // first. With any_source a message of another rank may be complete earlier. And if a probe
     // holds a message (held_ > 0), putting that back gives it to this recv.
@@ -242,12 +256,20 @@ bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byt
   }
   if (type_of(header) == FrameType::cts) return true;
   const auto data = transport::decode<P2PDataFrame>(header);
+  if (data.ahead) {
+    if (!expects_ahead(rank, data)) return false;
+    Ahead& ahead = pairs_[static_cast<std::size_t>(rank)].ahead;
+    const P2PRequest* const taker = ahead.recv == kNoSlot ? nullptr : requests_[ahead.recv].get();
+    ahead.lands = taker != nullptr && taker->view.data() != nullptr && taker->view.contiguous();
+    if (ahead.lands) into = {static_cast<std::byte*>(taker->view.data()) + data.offset, data.bytes};
+    return true;
+  }
   const P2PRequest* const recv = find(data.recv);
   // Without memory it has not asked for them.
   const bool ours = recv != nullptr && recv->state == P2PRequest::State::running &&
                     recv->kind == Kind::recv && recv->matched && recv->rank == rank &&
                     recv->number == data.number && recv->moved == data.offset &&
-                    recv->view.data() != nullptr;
+                    data.offset >= recv->unasked && recv->view.data() != nullptr;
   if (!ours || data.bytes == 0 || data.bytes > recv->bytes - recv->moved) return false;
   // Only whole elements: with strides each has its own place.
   if (data.bytes % size_of(recv->view.dtype()) != 0) return false;
@@ -256,11 +278,12 @@ bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byt
   return true;
 }
 
-void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byte* payload) {
+void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byte* payload,
+                             std::uint64_t here) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const auto envelope = transport::decode<Envelope>(header);
   // `expects` has not checked frames that came early; of a short message only the low bits came.
-  if (!is_next(rank, static_cast<std::uint16_t>(envelope.number))) {
+  if (!is_next(rank, static_cast<std::uint16_t>(envelope.number)) || pair.ahead.left > 0) {
     shared_.propagation.break_group(
         group_, Outcome(Errc::internal, "group '" + group_.name +
                                             "': " + name_of(shared_.world, group_, rank) +
@@ -272,8 +295,14 @@ void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byt
   message.tag = static_cast<int>(static_cast<std::uint32_t>(envelope.tag));
   message.dtype = static_cast<DType>(envelope.dtype);
   message.bytes = envelope.bytes;
-  message.eager = type_of(header) == FrameType::eager_message;
-  message.on_gpu = !message.eager && transport::decode<transport::RtsFrame>(header).on_gpu;
+  message.here = here;
+  if (type_of(header) == FrameType::eager_message) {
+    message.unasked = message.bytes;
+  } else {
+    const auto rts = transport::decode<transport::RtsFrame>(header);
+    message.on_gpu = rts.on_gpu;
+    message.unasked = rts.ahead;
+  }
   message.number = ++pair.in;
   message.theirs = envelope.send;
   arrive(message, payload);
@@ -285,7 +314,7 @@ void P2PMatcher::on_short(int rank, const transport::ShortHead& head, const std:
   message.tag = static_cast<int>(head.tag);
   message.dtype = static_cast<DType>(head.dtype);
   message.bytes = head.bytes;
-  message.eager = true;
+  message.unasked = message.here = message.bytes;
   message.number = ++pairs_[static_cast<std::size_t>(rank)].in;
   arrive(message, payload);
 }
@@ -293,19 +322,24 @@ void P2PMatcher::on_short(int rank, const transport::ShortHead& head, const std:
 /// A message gets its recv or probe, or waits for one. `payload`: as in `match`.
 void P2PMatcher::arrive(const ArrivedMessage& message, const std::byte* payload) {
   P2PRequest* const taker = posted_for(message.source, message.tag);
-  if (taker != nullptr && taker->kind == Kind::recv)
+  Ahead& ahead = pairs_[static_cast<std::size_t>(message.source)].ahead;
+  ahead = {};
+  ahead.left = message.unasked - message.here;
+  if (taker != nullptr && taker->kind == Kind::recv) {
+    ahead.recv = static_cast<std::uint32_t>(index_of(taker->ticket));
     match(*taker, message, payload);
-  else
-    keep_unexpected(message, payload, taker);
+  } else {
+    ahead.place = keep_unexpected(message, payload, taker);
+  }
 }
 
 void P2PMatcher::on_cts(int rank, const CtsFrame& cts) {
   P2PRequest* const send = find(cts.send);
   if (send == nullptr || send->state != P2PRequest::State::running || send->kind != Kind::send)
     return;
-  // An eager message takes no CTS, and an RTS takes only one.
+  // A message of which no byte waits takes no CTS, and any other only one.
   if (send->rank != rank || send->number == 0 || send->number != cts.number) return;
-  if (send->matched || send->moved > 0) return;
+  if (send->matched || send->unasked == send->bytes) return;
   if (cts.on_gpus && send->gpu == nullptr) return;  // its RTS did not say so
   send->matched = true;
   send->theirs = cts.recv;
@@ -313,18 +347,18 @@ void P2PMatcher::on_cts(int rank, const CtsFrame& cts) {
   if (cts.on_gpus) return has_matched_gpus(*send, ++pair.gpu_out);
   if (send->gpu != nullptr)
     return request_from_caller(*send, call::GpuMessage::State::needs_memory);
-  pair.streams.push_back(static_cast<std::uint32_t>(index_of(send->ticket)));
+  const auto slot = static_cast<std::uint32_t>(index_of(send->ticket));
+  if (pair.ahead_out == slot) return;  // then its other bytes follow
+  pair.streams.push_back(slot);
   list(rank);
   push_to(rank);
 }
 
 void P2PMatcher::on_data(int rank, const P2PDataFrame& data, const std::byte* payload) {
+  if (data.ahead) return on_ahead(rank, data, payload);
   P2PRequest* const recv = find(data.recv);
   if (recv == nullptr || recv->state != P2PRequest::State::running || recv->rank != rank) return;
-  if (!recv->view.contiguous()) {
-    const std::size_t element = size_of(recv->view.dtype());
-    kernels::unpack(recv->view, data.offset / element, data.bytes / element, payload);
-  }
+  if (!recv->view.contiguous()) place_piece(*recv, data.offset, payload, data.bytes);
   recv->moved += data.bytes;
   if (recv->moved == recv->bytes) finish(*recv);
 }

@@ -17,12 +17,13 @@ namespace {
 
 constexpr std::uint64_t kP2PTicket = std::uint64_t{1} << 63;
 
+/// Puts the first bytes of a message, which are whole elements, in their place.
 void fill(const TensorView& to, const std::byte* from, std::uint64_t bytes) noexcept {
   if (bytes == 0) return;
   if (to.contiguous())
     kernels::copy(to.data(), from, bytes);
   else
-    kernels::unpack(to, 0, to.count(), from);
+    kernels::unpack(to, 0, bytes / size_of(to.dtype()), from);
 }
 
 void collect(std::byte* to, const TensorView& from, std::uint64_t bytes) noexcept {
@@ -122,7 +123,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   request.view = call.kind == Kind::send ? call.input : call.output;
   request.gpu = call.details == nullptr ? nullptr : call.details->gpu_message;
   request.bytes = request.view.size_bytes();
-  request.moved = request.number = request.theirs = 0;
+  request.moved = request.unasked = request.number = request.theirs = 0;
   request.stamp = ++stamp_;
   request.frames_out = 0;
   request.timeout = call.timeout;
@@ -232,8 +233,9 @@ void P2PMatcher::post_send(P2PRequest& send) {
     return;
   }
   Pair& pair = pairs_[static_cast<std::size_t>(send.rank)];
-  if (pair.idle() && may_push(send.rank) && announce(send)) return;
-  pair.waiting.push_back(static_cast<std::uint32_t>(index_of(send.ticket)));
+  if (!pair.idle() || !may_push(send.rank) || !announce(send))
+    pair.waiting.push_back(static_cast<std::uint32_t>(index_of(send.ticket)));
+  if (pair.idle()) return;
   list(send.rank);
   push_to(send.rank);
 }
@@ -248,7 +250,8 @@ void P2PMatcher::send_to_self(P2PRequest& send) {
   message.theirs = send.ticket;
   P2PRequest* const taker = posted_for(send.rank, send.tag);
   if (taker != nullptr && taker->kind == Kind::recv) {
-    match(*taker, message, nullptr);  // ends both
+    match(*taker, message, nullptr);  // ends both; without bytes only the recv
+    if (send.bytes == 0 && send.state == P2PRequest::State::running) finish(send);
     return;
   }
   const std::uint64_t cost = unexpected_cost(send.bytes);
@@ -256,7 +259,7 @@ void P2PMatcher::send_to_self(P2PRequest& send) {
     keep_unexpected(message, nullptr, taker);  // waits for its recv
     return;
   }
-  message.eager = true;
+  message.unasked = message.here = send.bytes;
   self_bytes_ += cost;
   if (send.view.contiguous()) {
     keep_unexpected(message, static_cast<const std::byte*>(send.view.data()), taker);
@@ -356,7 +359,10 @@ void P2PMatcher::take(P2PRequest& recv, std::uint32_t place) {
   unexpected_messages_[place].number = 0;
   free_unexpected_.push_back(place);
   const std::byte* const payload = message.data.empty() ? message.few.data() : message.data.data();
-  match(recv, message, message.eager ? payload : nullptr);
+  Ahead& ahead = pairs_[static_cast<std::size_t>(message.source)].ahead;
+  if (ahead.left > 0 && ahead.recv == kNoSlot && ahead.place == place)
+    ahead.recv = static_cast<std::uint32_t>(index_of(recv.ticket));
+  match(recv, message, payload);
   channel_.buffers().release(std::move(message.data));
 }
 
@@ -428,11 +434,11 @@ bool P2PMatcher::fits(const P2PRequest& recv, const ArrivedMessage& message) {
   return false;
 }
 
-/// A recv has found its message. `payload`: the bytes of an eager message, unless they are already
-/// in the recv's buffer.
+/// A recv has found its message. `payload`: the bytes that are here, unless they are already in the
+/// recv's buffer.
 void P2PMatcher::match(P2PRequest& recv, const ArrivedMessage& message, const std::byte* payload) {
   const bool own = message.source == group_.rank;
-  const std::uint64_t cost = message.eager ? unexpected_cost(message.bytes) : 0;
+  const std::uint64_t cost = unexpected_cost(message.unasked);
   if (own)
     self_bytes_ -= cost;
   else
@@ -443,8 +449,13 @@ void P2PMatcher::match(P2PRequest& recv, const ArrivedMessage& message, const st
   recv.number = message.number;
   recv.theirs = message.theirs;
   recv.matched = true;
-  if (message.eager) {
-    if (payload != nullptr) fill(recv.view, payload, recv.bytes);
+  recv.unasked = message.unasked;
+  recv.moved = message.here;
+  if (recv.gpu != nullptr && message.here > 0)
+    recv.early.assign(payload, payload + message.here);
+  else if (payload != nullptr)
+    fill(recv.view, payload, message.here);
+  if (message.here == message.bytes && recv.gpu == nullptr) {
     finish(recv);
   } else if (recv.gpu != nullptr && !message.on_gpu) {
     request_from_caller(recv, call::GpuMessage::State::needs_memory);
@@ -454,7 +465,7 @@ void P2PMatcher::match(P2PRequest& recv, const ArrivedMessage& message, const st
     request_from_caller(recv, call::GpuMessage::State::needs_stream);
   } else if (own) {
     move_to_self(recv);
-  } else {
+  } else if (recv.unasked < recv.bytes) {
     const auto slot = static_cast<std::uint32_t>(index_of(recv.ticket));
     pairs_[static_cast<std::size_t>(recv.rank)].grants.push_back(slot);
     list(recv.rank);
@@ -470,9 +481,10 @@ void P2PMatcher::move_to_self(P2PRequest& recv) {
   finish(recv);
 }
 
-/// Keeps a message that no recv waits for. `probe`: the probe that waits for it, or nullptr.
-void P2PMatcher::keep_unexpected(const ArrivedMessage& message, const std::byte* payload,
-                                 P2PRequest* probe) {
+/// Keeps a message that no recv waits for, and returns its place. `probe`: the probe that waits for
+/// it, or nullptr.
+std::uint32_t P2PMatcher::keep_unexpected(const ArrivedMessage& message, const std::byte* payload,
+                                          P2PRequest* probe) {
   std::uint32_t at = 0;
   if (free_unexpected_.empty()) {
     at = static_cast<std::uint32_t>(unexpected_messages_.size());
@@ -484,18 +496,20 @@ void P2PMatcher::keep_unexpected(const ArrivedMessage& message, const std::byte*
   UnexpectedMessage& kept = unexpected_messages_[at];
   static_cast<ArrivedMessage&>(kept) = message;
   kept.stamp = ++stamp_;
-  if (kept.eager && kept.bytes > 0) {
-    std::byte* to = kept.few.data();
-    if (kept.bytes > kept.few.size()) {
-      kept.data = channel_.buffers().acquire(kept.bytes);
-      to = kept.data.data();
-    }
-    std::memcpy(to, payload, kept.bytes);
+  if (kept.unasked > kEagerLimit) {
+    kept.data.reserve(kept.unasked);
+    kept.data.insert(kept.data.end(), payload, payload + kept.here);
+  } else if (kept.unasked > kept.few.size()) {
+    kept.data = channel_.buffers().acquire(kept.unasked);
+    std::memcpy(kept.data.data(), payload, kept.here);
+  } else if (kept.here > 0) {
+    std::memcpy(kept.few.data(), payload, kept.here);
   }
   if (probe != nullptr)
     hold(*probe, at);
   else
     unexpected_.push({kept.source, kept.tag}, at);
+  return at;
 }
 
 void P2PMatcher::fail() noexcept {
@@ -504,8 +518,7 @@ void P2PMatcher::fail() noexcept {
   for (UnexpectedMessage& message : unexpected_messages_) {
     if (message.number == 0) continue;  // free
     if (message.source != group_.rank) {
-      channel_.message_consumed(global(message.source),
-                                message.eager ? unexpected_cost(message.bytes) : 0);
+      channel_.message_consumed(global(message.source), unexpected_cost(message.unasked));
     }
     channel_.buffers().release(std::move(message.data));
   }
@@ -519,6 +532,8 @@ void P2PMatcher::fail() noexcept {
     pair.waiting.clear();
     pair.streams.clear();
     pair.grants.clear();
+    pair.ahead = {};
+    pair.ahead_out = kNoSlot;
     pair.listed = false;
   }
   pushing_.clear();

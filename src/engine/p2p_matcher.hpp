@@ -41,10 +41,11 @@ struct P2PRequest {
   call::GpuMessage* gpu =
       nullptr;  ///< its tensor is on a GPU; `view` has no memory until it is given
   std::uint64_t bytes = 0;
-  std::uint64_t moved = 0;   ///< handed over, or arrived
-  std::uint64_t number = 0;  ///< of the message from its sender to its receiver; 0: not announced
-  std::uint64_t theirs = 0;  ///< ticket at the other end, once known
-  std::uint64_t stamp = 0;   ///< recv, probe: the order of the calls
+  std::uint64_t moved = 0;    ///< handed over, or arrived
+  std::uint64_t unasked = 0;  ///< of its message: these bytes are sent before the CTS
+  std::uint64_t number = 0;   ///< of the message from its sender to its receiver; 0: not announced
+  std::uint64_t theirs = 0;   ///< ticket at the other end, once known
+  std::uint64_t stamp = 0;    ///< recv, probe: the order of the calls
   std::uint32_t frames_out = 0;
   std::chrono::nanoseconds timeout{};
   TimePoint started{};
@@ -57,6 +58,7 @@ struct P2PRequest {
   bool spared = false;  ///< the deadline was extended once, so that the other end can time out
                         ///< first and name a third rank
   std::vector<Callback> callbacks;
+  std::vector<std::byte> early;  ///< recv: what has come before its caller has given memory
 };
 
 /// A message that has come, or was announced by an RTS.
@@ -64,9 +66,10 @@ struct ArrivedMessage {
   int source = 0;
   int tag = 0;
   DType dtype = DType::uint8;
-  bool eager = false;   ///< its bytes are here
-  bool on_gpu = false;  ///< they are on a GPU of its sender
+  bool on_gpu = false;  ///< its bytes are on a GPU of its sender
   std::uint64_t bytes = 0;
+  std::uint64_t unasked = 0;  ///< of these, those that come without a CTS
+  std::uint64_t here = 0;     ///< of those, the ones that have come
   std::uint64_t number = 0;
   std::uint64_t theirs = 0;  ///< ticket of its send
 };
@@ -140,7 +143,9 @@ class P2PMatcher final : public FrameOwner {
   /// directly there; then on_envelope gets nullptr.
   [[nodiscard]] bool expects(int rank, const transport::FrameHeader& header,
                              std::span<std::byte>& into);
-  void on_envelope(int rank, const transport::FrameHeader& header, const std::byte* payload);
+  /// `here`: bytes of the message that have come with it, or after it while the group was unknown.
+  void on_envelope(int rank, const transport::FrameHeader& header, const std::byte* payload,
+                   std::uint64_t here);
   /// True if the next message of this rank has such a number.
   [[nodiscard]] bool is_next(int rank, std::uint16_t number) const noexcept {
     return number == static_cast<std::uint16_t>(pairs_[static_cast<std::size_t>(rank)].in + 1);
@@ -155,18 +160,27 @@ class P2PMatcher final : public FrameOwner {
   void on_frame_lost(std::uint64_t /*ticket*/) noexcept override {}
 
  private:
-  struct Pair {                   ///< the messages to and from one rank
-    std::uint64_t out = 0;        ///< number of the last message to it
-    std::uint64_t in = 0;         ///< number of the last message from it
-    Fifo<std::uint32_t> waiting;  ///< sends that are neither sent nor announced
-    Fifo<std::uint32_t> streams;  ///< sends whose CTS has come
-    Fifo<std::uint32_t> grants;   ///< recvs whose CTS is to be sent
-    std::uint64_t gpu_out = 0;    ///< number of the last message from GPU to GPU to it
-    std::uint64_t gpu_in = 0;     ///< and from it
-    bool announced_last = false;  ///< push_to: the last turn was for `waiting`
-    bool listed = false;          ///< in pushing_
+  static constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+  struct Ahead {                   ///< bytes that come ahead of a CTS
+    std::uint64_t left = 0;        ///< are still to come
+    std::uint32_t recv = kNoSlot;  ///< which has the message; else it is at `place`
+    std::uint32_t place = 0;
+    bool lands = false;  ///< the piece that arrives goes directly to the recv's buffer
+  };
+  struct Pair {                         ///< the messages to and from one rank
+    std::uint64_t out = 0;              ///< number of the last message to it
+    std::uint64_t in = 0;               ///< number of the last message from it
+    Fifo<std::uint32_t> waiting;        ///< sends that are neither sent nor announced
+    Fifo<std::uint32_t> streams;        ///< sends whose CTS has come
+    Fifo<std::uint32_t> grants;         ///< recvs whose CTS is to be sent
+    Ahead ahead;                        ///< of the last message from it
+    std::uint32_t ahead_out = kNoSlot;  ///< a send of which bytes are still to be sent ahead
+    std::uint64_t gpu_out = 0;          ///< number of the last message from GPU to GPU to it
+    std::uint64_t gpu_in = 0;           ///< and from it
+    bool announced_last = false;        ///< push_to: the last turn was for `waiting`
+    bool listed = false;                ///< in pushing_
     [[nodiscard]] bool idle() const noexcept {
-      return waiting.empty() && streams.empty() && grants.empty();
+      return waiting.empty() && streams.empty() && grants.empty() && ahead_out == kNoSlot;
     }
   };
 
@@ -212,7 +226,8 @@ class P2PMatcher final : public FrameOwner {
   void match(P2PRequest& recv, const ArrivedMessage& message, const std::byte* payload);
   void move_to_self(P2PRequest& recv);
   void arrive(const ArrivedMessage& message, const std::byte* payload);
-  void keep_unexpected(const ArrivedMessage& message, const std::byte* payload, P2PRequest* probe);
+  std::uint32_t keep_unexpected(const ArrivedMessage& message, const std::byte* payload,
+                                P2PRequest* probe);
   // p2p_frames.cpp
   void list(int rank) noexcept;
   bool push_to(int rank);
@@ -229,6 +244,12 @@ class P2PMatcher final : public FrameOwner {
   void transmit(P2PRequest& send, const transport::FrameHeader& header,
                 MessageChannel::OutFrame&& frame);
   [[nodiscard]] int global(int rank) const noexcept { return group_.member(rank).global; }
+  // p2p_ahead.cpp
+  void send_ahead(int rank);
+  [[nodiscard]] bool expects_ahead(int rank, const transport::P2PDataFrame& data) const noexcept;
+  void on_ahead(int rank, const transport::P2PDataFrame& data, const std::byte* payload);
+  static void place_piece(const P2PRequest& recv, std::uint64_t offset, const std::byte* from,
+                          std::uint64_t bytes) noexcept;
   // p2p_deadlines.cpp
   [[nodiscard]] std::string text_of(const P2PRequest& request) const;
   [[nodiscard]] bool has_left(int rank) const noexcept;

@@ -20,7 +20,7 @@ static_assert(static_cast<std::uint32_t>(kLibraryTag) == 0x80000000);
 // their bytes in buffers of at most 8 times the size.
 static_assert(kMatchCredit * (sizeof(UnexpectedMessage) + MatchQueues::kEach) +
                   8 * kMostEager.messages <=
-              std::uint64_t{24} << 20);
+              std::uint64_t{28} << 20);
 static_assert(sizeof(HeldFrames::Frame) <=
               sizeof(UnexpectedMessage) + MatchQueues::kEach);  // without a group
 
@@ -30,8 +30,13 @@ bool is_sound(const FrameHeader& header) noexcept {
   if (envelope.dtype >= kDTypeCount || envelope.tag > kMostTag) return false;
   if (envelope.bytes > std::uint64_t{1} << 62) return false;
   if (envelope.bytes % size_of(static_cast<DType>(envelope.dtype)) != 0) return false;
-  if (transport::type_of(header) == FrameType::rts)
-    return header.payload_bytes == 0 && envelope.bytes > 0;
+  if (transport::type_of(header) == FrameType::rts) {
+    if (header.payload_bytes != 0 || envelope.bytes == 0) return false;
+    const auto rts = transport::decode<transport::RtsFrame>(header);
+    if (rts.ahead == 0) return true;
+    return rts.bytes > kEagerLimit && rts.ahead <= rts.bytes && !rts.on_gpu &&
+           (rts.ahead == rts.bytes || rts.ahead % transport::kMaxFramePayload == 0);
+  }
   return header.payload_bytes == envelope.bytes && envelope.bytes <= kEagerLimit;
 }
 
@@ -152,10 +157,11 @@ std::span<std::byte> P2PTable::place_of(int peer, const FrameHeader& header) {
   }
   if (is_envelope(header) && (!is_sound(header) || !channel_.count_eager(peer, header))) return {};
   Group* const group = groups_.find(header.group);
-  // In a group that we have not made only envelopes can come: we have sent no CTS.
+  // In a group that we have not made only messages can come, and pieces ahead of a CTS.
   if (group == nullptr) {
-    return is_envelope(header) || groups_.is_closed(header.group) ? channel_.place_buffered(peer)
-                                                                  : std::span<std::byte>();
+    const bool allowed = is_envelope(header) || groups_.is_closed(header.group) ||
+                         channel_.expects_piece(peer, header);
+    return allowed ? channel_.place_buffered(peer) : std::span<std::byte>();
   }
   const int rank = group->rank_of(peer);
   if (rank < 0) return {};
@@ -192,8 +198,11 @@ void P2PTable::on_frame(int peer, const FrameHeader& header) {
     return;
   }
   Group* const group = groups_.find(header.group);
-  if (group == nullptr && is_envelope(header) && !groups_.is_closed(header.group)) {
-    channel_.keep_message(peer, header);
+  if (group == nullptr && !groups_.is_closed(header.group)) {
+    if (is_envelope(header))
+      channel_.keep_message(peer, header);
+    else if (channel_.expects_piece(peer, header))
+      channel_.keep_piece(peer, header);
     return;
   }
   const int rank = group == nullptr || group->broken ? -1 : group->rank_of(peer);
@@ -205,15 +214,20 @@ void P2PTable::on_frame(int peer, const FrameHeader& header) {
   switch (type_of(header)) {
     case FrameType::eager_message:
     case FrameType::rts:
-      matcher_of(*group).on_envelope(rank, header, into == nullptr ? payload : nullptr);
+      matcher_of(*group).on_envelope(rank, header, into == nullptr ? payload : nullptr,
+                                     header.payload_bytes);
       break;
     case FrameType::cts:
       matcher_of(*group).on_cts(rank, transport::decode<transport::CtsFrame>(header));
       break;
-    default:
-      if (into != nullptr && into == group->matcher.get())
-        group->matcher->on_data(rank, transport::decode<transport::P2PDataFrame>(header), payload);
+    default: {
+      // Without an owner: the group was made after the head had come.
+      const auto data = transport::decode<transport::P2PDataFrame>(header);
+      if (group->matcher != nullptr &&
+          (into == group->matcher.get() || (into == nullptr && data.ahead)))
+        group->matcher->on_data(rank, data, payload);
       break;
+    }
   }
 }
 
@@ -225,7 +239,7 @@ void P2PTable::adopt_early(Group& group) {
       if (rank < 0)
         channel_.consumed(peer, held.header);
       else
-        matcher_of(group).on_envelope(rank, held.header, held.data.data());
+        matcher_of(group).on_envelope(rank, held.header, held.data.data(), held.data.size());
     }
   }
 }

@@ -39,7 +39,7 @@ namespace tutti::secure {
 /// The use of a connection. After the verdict each has its own protocol, and so its own version.
 enum class Purpose : unsigned char { ranks, store };
 
-inline constexpr std::uint16_t kWireVersion = 7;   ///< between ranks
+inline constexpr std::uint16_t kWireVersion = 8;   ///< between ranks
 inline constexpr std::uint16_t kStoreVersion = 4;  ///< between a store and its users
 /// Generations of a store from here on have no order: a user that looks for one of them, or finds
 /// one of them and looks for another, tries again until that one is served.

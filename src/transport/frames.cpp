@@ -7,6 +7,7 @@ constexpr std::uint8_t kEagerFlag = 1;    // of data
 constexpr std::uint8_t kGivenUpFlag = 2;  // of a pong
 constexpr std::uint8_t kDoingFlag = 4;    // of a ping and its pong
 constexpr std::uint8_t kOnGpuFlag = 8;    // of an RTS and its CTS
+constexpr std::uint8_t kAheadFlag = 16;   // of p2p_data
 
 FrameHeader head(FrameType type, std::uint64_t group, std::uint64_t seq) noexcept {
   FrameHeader header;
@@ -157,6 +158,7 @@ FrameHeader encode(const EagerMessageFrame& frame) noexcept {
 FrameHeader encode(const RtsFrame& frame) noexcept {
   FrameHeader header = head_of_message(FrameType::rts, frame);
   header.flags = frame.on_gpu ? kOnGpuFlag : std::uint8_t{0};
+  header.offset = frame.ahead;
   return header;
 }
 template <>
@@ -166,7 +168,7 @@ Envelope decode<Envelope>(const FrameHeader& header) noexcept {
 }
 template <>
 RtsFrame decode<RtsFrame>(const FrameHeader& header) noexcept {
-  return {decode<Envelope>(header), (header.flags & kOnGpuFlag) != 0};
+  return {decode<Envelope>(header), (header.flags & kOnGpuFlag) != 0, header.offset};
 }
 
 FrameHeader encode(const CtsFrame& frame) noexcept {
@@ -186,13 +188,15 @@ CtsFrame decode<CtsFrame>(const FrameHeader& header) noexcept {
 FrameHeader encode(const P2PDataFrame& frame) noexcept {
   FrameHeader header = head(FrameType::p2p_data, frame.group, frame.number);
   header.payload_bytes = frame.bytes;
+  header.flags = frame.ahead ? kAheadFlag : std::uint8_t{0};
   header.fingerprint = frame.recv;
   header.offset = frame.offset;
   return header;
 }
 template <>
 P2PDataFrame decode<P2PDataFrame>(const FrameHeader& header) noexcept {
-  return {header.group, header.seq, header.fingerprint, header.offset, header.payload_bytes};
+  return {header.group,  header.seq,           header.fingerprint,
+          header.offset, header.payload_bytes, (header.flags & kAheadFlag) != 0};
 }
 
 FrameHeader encode(const P2PCreditFrame& frame) noexcept {
@@ -204,6 +208,11 @@ FrameHeader encode(const P2PCreditFrame& frame) noexcept {
 template <>
 P2PCreditFrame decode<P2PCreditFrame>(const FrameHeader& header) noexcept {
   return {header.call[0], header.offset};
+}
+
+std::uint64_t unasked_bytes(const FrameHeader& envelope) noexcept {
+  return type_of(envelope) == FrameType::rts ? decode<RtsFrame>(envelope).ahead
+                                             : envelope.payload_bytes;
 }
 
 }  // namespace tutti::transport

@@ -111,9 +111,11 @@ struct Envelope {
 };
 /// A small message, with all its bytes.
 struct EagerMessageFrame : Envelope {};
-/// Request to send: the bytes of this message stay with the sender until the CTS.
+/// Request to send: the bytes of this message stay with the sender until the CTS, but for those
+/// that it sends ahead.
 struct RtsFrame : Envelope {
-  bool on_gpu = false;  ///< the bytes are in the memory of a GPU
+  bool on_gpu = false;      ///< the bytes are in the memory of a GPU
+  std::uint64_t ahead = 0;  ///< so many of its bytes follow without a CTS
 };
 
 /// Clear to send: the receiver has called recv.
@@ -127,13 +129,14 @@ struct CtsFrame {
   bool on_gpus = false;
 };
 
-/// Bytes of a message after its CTS.
+/// Bytes of a message after its CTS, or ahead of it.
 struct P2PDataFrame {
   std::uint64_t group = 0;
   std::uint64_t number = 0;
-  std::uint64_t recv = 0;    ///< ticket of the recv
+  std::uint64_t recv = 0;    ///< ticket of the recv; ahead of the CTS it is not known
   std::uint64_t offset = 0;  ///< in the message
   std::uint32_t bytes = 0;
+  bool ahead = false;  ///< sent ahead of the CTS
 };
 
 /// How much of what came before its recv has been received or dropped, over all groups.
@@ -188,5 +191,8 @@ template <class Frame>
 [[nodiscard]] constexpr bool is_envelope(const FrameHeader& header) noexcept {
   return type_of(header) == FrameType::eager_message || type_of(header) == FrameType::rts;
 }
+
+/// Of the message of this envelope: bytes that come with it, or after it without a CTS.
+[[nodiscard]] std::uint64_t unasked_bytes(const FrameHeader& envelope) noexcept;
 
 }  // namespace tutti::transport

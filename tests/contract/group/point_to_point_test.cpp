@@ -37,7 +37,7 @@ TEST_P(PointToPoint, EverySizeArrives) {
   run([](ProcessGroup& world) {
     for (const std::size_t count :
          {std::size_t{0}, std::size_t{1}, std::size_t{17}, kEagerLimit / 4 - 1, kEagerLimit / 4,
-          kEagerLimit / 4 + 1, std::size_t{300'000}}) {
+          kEagerLimit / 4 + 1, std::size_t{300'000}, std::size_t{700'000}}) {
       const auto mine = message(world.rank(), after(world), 1, count);
       std::vector<std::int32_t> theirs(count, -1);
       Work send = world.isend(mine, after(world), {.tag = 3});

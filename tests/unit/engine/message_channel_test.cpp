@@ -130,7 +130,7 @@ TEST(EagerWindows, ShareWhatAProcessKeepsForItsPeers) {
     EXPECT_LE(windows.peer, std::max(32 * kKiB * kKiB / ranks, 512 * kKiB)) << ranks;
     EXPECT_GE(windows.messages, 128 * kKiB);
     EXPECT_LE(windows.messages,
-              std::min(std::max(32 * kKiB * kKiB / ranks, 128 * kKiB), 1024 * kKiB));
+              std::min(std::max(32 * kKiB * kKiB / ranks, 128 * kKiB), 2048 * kKiB));
     EXPECT_LE(windows.peer, kMostEager.peer);
   }
   EXPECT_EQ(eager_windows(2).stream, 256 * kKiB);

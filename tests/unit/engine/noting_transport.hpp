@@ -14,10 +14,11 @@ class NotingTransport final : public transport::Transport {
  public:
   [[nodiscard]] const char* name() const noexcept override { return "noting"; }
   void set_sink(transport::Sink* sink) noexcept override { sink_ = sink; }
-  [[nodiscard]] bool can_send(int) noexcept override { return open; }
+  [[nodiscard]] bool can_send(int) noexcept override { return open && room > 0; }
   bool send(int peer, const transport::FrameHeader& header, const std::byte* payload,
             std::uint64_t token) noexcept override {
     sent.push_back(header);
+    --room;
     if (payload != nullptr) last_payload.assign(payload, payload + header.payload_bytes);
     if (!copies) last_[peer] = token;
     return copies;
@@ -59,6 +60,7 @@ class NotingTransport final : public transport::Transport {
   std::vector<transport::FrameHeader> sent;
   std::vector<std::byte> last_payload;
   bool open = true;
+  int room = 1 << 30;  ///< frames that it still takes
   bool hands_over = true;
   bool copies = false;  ///< every payload is free when `send` returns
   int kept = 0;

@@ -47,6 +47,7 @@ class P2PGpuTest : public P2PWorld {
   [[nodiscard]] CtsFrame last_cts() const { return decode<CtsFrame>(transport_.sent.back()); }
 
   std::vector<std::uint8_t> memory = std::vector<std::uint8_t>(kBytes, 1);
+  std::uint64_t number_ = 0;  ///< of the last message of rank 1
 };
 
 TEST_F(P2PGpuTest, ARecvOfAMessageFromAGpuEndsWithItsCts) {
@@ -128,6 +129,38 @@ TEST_F(P2PGpuTest, ARecvOfAMessageFromTheHostAsksForMemoryFirst) {
   EXPECT_EQ(memory, std::vector<std::uint8_t>(kBytes, 7));
 }
 
+/// What comes ahead of the CTS is kept until its caller gives memory.
+TEST_F(P2PGpuTest, BytesAheadWaitForTheMemoryOfARecv) {
+  const FrameHeader announced = encode(RtsFrame{envelope(1, kBytes), false, kBytes});
+  const FrameHeader data = encode(P2PDataFrame{1, 1, 0, 0, kBytes, true});
+  const std::vector<std::byte> bytes(kBytes, std::byte{7});
+  for (const bool recv_first : {true, false}) {
+    for (const bool memory_first : {true, false}) {
+      Message recv;
+      FrameHeader head = announced;
+      FrameHeader piece = data;
+      head.seq = piece.seq = ++number_;
+      memory.assign(kBytes, 1);
+      if (recv_first) submit(recv, Kind::recv, 1);
+      EXPECT_TRUE(hear(1, head));
+      if (recv_first && memory_first) {
+        give_memory(recv);
+        EXPECT_FALSE(done(recv));
+      }
+      EXPECT_TRUE(hear(1, piece, bytes));
+      if (!recv_first) submit(recv, Kind::recv, 1);
+      if (!recv_first || !memory_first) {
+        EXPECT_FALSE(done(recv));
+        EXPECT_EQ(state_of(recv), State::needs_memory);
+        give_memory(recv);
+      }
+      EXPECT_TRUE(done(recv));
+      EXPECT_EQ(memory, std::vector<std::uint8_t>(kBytes, 7));
+    }
+  }
+  EXPECT_EQ(transport_.frames(FrameType::cts), 0);
+}
+
 TEST_F(P2PGpuTest, ASendToAGpuEndsWithTheCts) {
   Message first;
   Message second;
@@ -174,8 +207,8 @@ TEST_F(P2PGpuTest, ATensorOfTheHostIsAnsweredSo) {
   ASSERT_EQ(transport_.frames(FrameType::cts), 1);
   EXPECT_FALSE(last_cts().on_gpus);
   // A peer that takes our message from the host for one of a GPU is not listened to.
+  transport_.room = 1;  // so that no bytes go ahead of the CTS
   const std::uint64_t send = submit(Kind::send, 1, memory.data());
-  settle();
   EXPECT_FALSE(decode<RtsFrame>(transport_.sent.back()).on_gpu);
   EXPECT_TRUE(hear(1, encode(CtsFrame{1, 1, send, 99, kBytes, true})));
   EXPECT_FALSE(done(send));

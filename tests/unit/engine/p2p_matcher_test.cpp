@@ -174,7 +174,7 @@ TEST_F(P2PMatcherTest, ALargeMessageIsAskedForAndItsBytesGoToTheirPlace) {
 
 TEST_F(P2PMatcherTest, ASendGoesUnaskedUpToItsLimitAndThenWaits) {
   Bytes largest(kEagerLimit);
-  Bytes large(kEagerLimit + 1);
+  Bytes large(2 * kUnasked);
   Bytes small(3);
   const auto waits = send(world_, large, 1, 1);
   const auto goes = send(world_, largest, 1, 2);
@@ -355,14 +355,18 @@ TEST_F(P2PMatcherTest, WhoHasLeftIsMissedUnlessItsMessageHasCome) {
 
 TEST_F(P2PMatcherTest, ARankThatLeavesItsMessageIsToldSo) {
   Bytes got(100'000);
+  Bytes large(2 * kUnasked);
   Group& second = group(2);
   (void)recv(world_, got, any_source);
   EXPECT_TRUE(hear(1, rts(1, got.size())));
-  (void)send(second, got, 1);
+  (void)send(second, large, 1);
+  const auto rts_sent = std::ranges::find(
+      transport_.sent, static_cast<std::uint8_t>(FrameType::rts), &FrameHeader::type);
+  ASSERT_NE(rts_sent, transport_.sent.end());
+  const auto announced = decode<Envelope>(*rts_sent);
   settle();
-  const auto announced = decode<Envelope>(transport_.sent.back());
   transport_.hands_over = false;
-  EXPECT_TRUE(hear(1, encode(CtsFrame{2, announced.number, announced.send, 99, got.size()})));
+  EXPECT_TRUE(hear(1, encode(CtsFrame{2, announced.number, announced.send, 99, large.size()})));
   transport_.sink().on_lost(1, Outcome(Errc::peer_left, "it left"));
   engine_.tick();
   EXPECT_EQ(world_.cause.message(),

@@ -79,11 +79,13 @@ TEST(WireFormat, EachFrameHasItsFieldsAtTheirPlace) {
   expect_fields(CtsFrame{1, 2, 3, 4, 5}, {9, 0, 0, 1, 2, 3, 5, 4, 0, 0});
   expect_fields(CtsFrame{1, 2, 3, 4, 5, true}, {9, 8, 0, 1, 2, 3, 5, 4, 0, 0});
   expect_fields(P2PDataFrame{1, 2, 3, 4, 5}, {10, 0, 5, 1, 2, 3, 4, 0, 0, 0});
+  expect_fields(P2PDataFrame{1, 2, 3, 4, 5, true}, {10, 16, 5, 1, 2, 3, 4, 0, 0, 0});
   expect_fields(TokenFrame{1, 2, 3, 4, call}, {11, 0, 0, 1, 2, 3, 4, 101, 102, 103});
   expect_fields(HistoryFrame{1, 2}, {12, 0, 0, 1, 2, 0, 0, 0, 0, 0});
   const Envelope envelope{1, 2, 3, 4, 5, 6};
   expect_fields(RtsFrame{envelope}, {13, 0, 0, 1, 2, 3, 0, 4, 5, 6});
   expect_fields(RtsFrame{envelope, true}, {13, 8, 0, 1, 2, 3, 0, 4, 5, 6});
+  expect_fields(RtsFrame{envelope, false, 7}, {13, 0, 0, 1, 2, 3, 7, 4, 5, 6});
   expect_fields(P2PCreditFrame{1, 2}, {14, 0, 0, 0, 0, 0, 2, 1, 0, 0});
   expect_fields(EagerCreditFrame{1}, {15, 0, 0, 0, 0, 0, 1, 0, 0, 0});
   EXPECT_EQ(fields(encode(EagerMessageFrame{envelope})), (Fields{8, 0, 6, 1, 2, 3, 0, 4, 5, 6}));
@@ -101,7 +103,7 @@ TEST(WireFormat, NumbersAreFixed) {
                                p2p_data, token, history, rts, p2p_credit, eager_credit})
     EXPECT_EQ(static_cast<int>(type), ++number);
   EXPECT_EQ(kMaxFramePayload, 131072U);
-  EXPECT_EQ(secure::kWireVersion, 7);
+  EXPECT_EQ(secure::kWireVersion, 8);
   using enum secure::Refusal;
   number = 0;
   for (const secure::Refusal refusal :
@@ -140,7 +142,7 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes hello = say(dialler);
   EXPECT_EQ(hex(hello),
             "7475747469747201"
-            "0700"
+            "0800"
             "0100"
             "3412"
             "0000"
@@ -155,7 +157,7 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes reply = say(acceptor);
   EXPECT_EQ(hex(reply),
             "7475747469747202"
-            "0700"
+            "0800"
             "0100"
             "00000000"
             "8877665544332211"
@@ -164,12 +166,12 @@ TEST(WireFormat, HandshakeHasItsBytes) {
             "02010000"
             "22222222222222222222222222222222"
             "676918b86a64fbae"
-            "ec1ef2efcc6a145ef12fd5198e5ebcc7c77a6f062efd66176780cfc0eee2ad37");
+            "3594e11b53051436f47a8fcfaf30132deecb2b4f3e5945613a9e715a66dc314c");
   dialler.feed(reply);
   const Bytes proof = say(dialler);
   EXPECT_EQ(hex(proof),
             "7475747469747203"
-            "183bd05ed09d43ec9418c6611405914140a43ffb53bf4020a41cdd47ba05abbd");
+            "3d91434edfe5632291cdeeeb3e99fa44b78956edcf6fcbe77a39918c497a17c0");
   acceptor.feed(proof);
   acceptor.conclude(secure::Refusal::crossed);
   EXPECT_EQ(hex(say(acceptor)),
@@ -183,19 +185,19 @@ TEST(WireFormat, HandshakeWithEncryptionHasItsBytes) {
   auto dialler = secure::Handshake::dialler(party(0x0102, true), 3, nonce_of(0x11), place());
   auto acceptor = secure::Handshake::acceptor(party(3, true), nonce_of(0x22), place());
   const Bytes hello = say(dialler);
-  EXPECT_EQ(hex(hello).substr(16, 8), "07000300");
+  EXPECT_EQ(hex(hello).substr(16, 8), "08000300");
   acceptor.feed(hello);
   const Bytes reply = say(acceptor);
-  EXPECT_EQ(hex(reply).substr(16, 8), "07000300");
+  EXPECT_EQ(hex(reply).substr(16, 8), "08000300");
   EXPECT_EQ(hex(reply).substr(128),
-            "61c9cc9cdea19b725f5130a96652145adc71451601f1676b44b4ce14b2f9eca6");
+            "4972b54172779eedd657e78000ba5ea775cc816495c7d004d5b4acd4e8a920a9");
   EXPECT_FALSE(dialler.wants_encryption());
   dialler.feed(reply);
   EXPECT_FALSE(acceptor.wants_encryption());
   acceptor.feed(say(dialler));
   ASSERT_TRUE(dialler.wants_encryption());
   ASSERT_TRUE(acceptor.wants_encryption());
-  const std::string tls_key = "9d47977c5cef1977047ea9d418753f64bb4361a15aa06ee1bdf64e3be1a884a6";
+  const std::string tls_key = "2b86924ee7cc55e2b03273e9c5b8d9d8e9c6652549b5be586ed51d43ec6dc8f1";
   EXPECT_EQ(hex(dialler.key_of_encryption().value()), tls_key);
   EXPECT_EQ(hex(acceptor.key_of_encryption().value()), tls_key);
 }
@@ -206,7 +208,7 @@ TEST(WireFormat, RefusalHasItsBytes) {
   acceptor.feed(say(dialler));
   EXPECT_EQ(hex(say(acceptor)),
             "7475747469747202"
-            "0700"
+            "0800"
             "0000"
             "04000000" +
                 std::string(160, '0'));
@@ -221,7 +223,7 @@ TEST(WireFormat, RefusalOfARelayHasItsBytes) {
   acceptor.feed(say(dialler));
   EXPECT_EQ(hex(say(acceptor)),
             "7475747469747202"
-            "0700"
+            "0800"
             "0100"
             "12000000" +
                 std::string(48, '0') +
