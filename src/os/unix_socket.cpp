@@ -121,8 +121,8 @@ Outcome send_fds(int fd, std::span<const int> fds, std::span<const std::byte> by
     header->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
   }
-  const auto late = [] {
-    return Outcome(Errc::timeout, "cannot send descriptors: the deadline has passed");
+  const auto late = [](std::string_view why = "the deadline has passed") {
+    return Outcome(Errc::timeout, base::format("cannot send descriptors: {}", why));
   };
   std::optional<MostDescriptors> raised;
   while (true) {
@@ -137,7 +137,10 @@ Outcome send_fds(int fd, std::span<const int> fds, std::span<const std::byte> by
         raised.emplace();
         continue;
       }
-      if (std::chrono::steady_clock::now() >= deadline) return late();
+      if (std::chrono::steady_clock::now() >= deadline)
+        return late(
+            "processes of this user have as many under way as this process may open; allow it more "
+            "(ulimit -Hn), or run fewer jobs at a time");
       poll(nullptr, 0, 1);
       continue;
     }
