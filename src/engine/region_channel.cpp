@@ -156,8 +156,9 @@ RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, cons
       return Lines::differs;
     const std::byte* stage = line.payload.data;
     if (!state.in_line && state.stage_bytes > 0) {
-      const Lines found =
-          find_stage(state, plan, rank, member.local, line.payload.exposed.stage_offset);
+      // Read once: what was checked is what is used.
+      const volatile std::uint64_t& word = line.payload.exposed.stage_offset;
+      const Lines found = find_stage(state, plan, rank, member.local, word);
       if (found != Lines::here) [[unlikely]]
         return found;
       continue;
