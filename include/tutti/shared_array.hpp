@@ -51,7 +51,9 @@ class SharedArray {
   [[nodiscard]] const T* begin() const noexcept { return data(); }
   [[nodiscard]] T* end() noexcept { return data() + count_; }
   [[nodiscard]] const T* end() const noexcept { return data() + count_; }
+  /// `at`: below size(), which is not checked.
   [[nodiscard]] T& operator[](std::size_t at) noexcept { return data()[at]; }
+  /// The same.
   [[nodiscard]] const T& operator[](std::size_t at) const noexcept { return data()[at]; }
 
  private:

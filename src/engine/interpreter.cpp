@@ -44,8 +44,8 @@ bool has_received(const Op& op, const Step& step, int rank) noexcept {
 }
 
 /// True if others may read this input where it lies until all have: it is in one piece, and this
-/// operation does not write it. (Other operations in place write at most this rank's own block, with
-/// what is there.)
+/// operation does not write it. (Other operations in place write at most this rank's own block,
+/// with what is there.)
 bool may_lend(const Op& op) noexcept {
   const Collective& call = op.call;
   if (!op.plan->stages_inputs || !op.inputs.empty() || !op.input_pieces.empty() ||

@@ -15,11 +15,12 @@ using transport::shm::CacheDistance;
 
 namespace {
 
-/// How much of its staging ring a rank uses. Lines that the core of a reader still has are expensive
-/// to write, and those that have left the cache which all cores share are expensive for both. So the
-/// ranks of a host together take no more than two whole rings, and none takes more than four times
-/// the cache of a core (measured with 512 KiB: all_reduce of 2 MiB on 2 ranks 303 us with 4 MiB, 206
-/// us with 2 MiB; other operations 0-25 % less, but for a broadcast up to 1 MiB, 7-13 % more).
+/// How much of its staging ring a rank uses. Lines that the core of a reader still has are
+/// expensive to write, and those that have left the cache which all cores share are expensive for
+/// both. So the ranks of a host together take no more than two whole rings, and none takes more
+/// than four times the cache of a core (measured with 512 KiB: all_reduce of 2 MiB on 2 ranks 303
+/// us with 4 MiB, 206 us with 2 MiB; other operations 0-25 % less, but for a broadcast up to 1 MiB,
+/// 7-13 % more).
 constexpr std::size_t staging_cycle(std::size_t ranks, std::size_t core_cache) noexcept {
   constexpr std::size_t kLeast = 512 * 1024;
   const std::size_t share = 2 * shm::kStagingBytes / std::max<std::size_t>(ranks, 2);

@@ -32,8 +32,8 @@ struct RegionState {
   bool lends = false;           ///< our staging is our input: others read it where it lies
   bool borrows = false;         ///< we read the input of another rank where it lies
   StagingMode mode;
-  /// By rank: its staging memory, set when its line is seen. Then, again by rank, where element 0 of
-  /// the operation would lie in its input, if that is read where it lies; else null.
+  /// By rank: its staging memory, set when its line is seen. Then, again by rank, where element 0
+  /// of the operation would lie in its input, if that is read where it lies; else null.
   std::vector<const std::byte*> stage_of;
 
   /// That second part.

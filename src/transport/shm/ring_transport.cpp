@@ -28,14 +28,8 @@ static_assert(kSayTaken + 2 * RingTransport::kMostFrame < RingTransport::kShortC
 constexpr std::size_t kLeastFull =
     RingTransport::kShortCycle - 2 * RingTransport::kMostFrame - kRingAlign;
 // A long payload is shown to the receiver in pieces, so that it copies one while we copy the next.
-// Few pieces: each costs both ranks a cache line, and its first lines come slower than the others.
-constexpr std::size_t kLeastPiece = 2 * 1024;
-constexpr std::size_t kMostPiece = 16 * 1024;
-// With non-temporal stores each ends with a fence that waits for memory.
-constexpr std::size_t piece_of(std::size_t payload, bool past_cache) noexcept {
-  if (past_cache) return kMostPiece;
-  return std::clamp(payload / 4 / kRingAlign * kRingAlign, kLeastPiece, kMostPiece);
-}
+// Few pieces: each costs both ranks a cache line, and with non-temporal stores a fence that waits.
+constexpr std::size_t kLeastPiece = 2 * 1024, kMostPiece = 16 * 1024;
 // The most bytes from one peer in one poll, so that a thread that wants the driver lock gets it.
 constexpr std::size_t kTakePerPoll = 256 * 1024;
 
@@ -124,7 +118,8 @@ bool RingTransport::send(int peer, const FrameHeader& header, const std::byte* p
   }
   std::byte* const at = to->out + place;
   const bool past = goes_non_temporal(*to, header.payload_bytes);
-  const std::size_t piece = piece_of(header.payload_bytes, past);
+  const std::size_t quarter = header.payload_bytes / 4 / kRingAlign * kRingAlign;
+  const std::size_t piece = past ? kMostPiece : std::clamp(quarter, kLeastPiece, kMostPiece);
   const auto put = [past](std::byte* there, const std::byte* from, std::size_t some) {
     if (past)
       kernels::copy_nt(there, from, some);
