@@ -38,7 +38,7 @@ class SharedArray {
 
   /// std::length_error where that many cannot be.
   [[nodiscard]] static std::size_t bytes_of(std::size_t count) {
-    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T))
+    if (count > (std::numeric_limits<std::size_t>::max)() / sizeof(T))
       throw std::length_error("tutti: an array of more elements than memory has addresses");
     return count * sizeof(T);
   }

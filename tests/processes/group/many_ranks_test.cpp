@@ -106,7 +106,7 @@ std::chrono::nanoseconds cpu_time_of(const std::vector<Footprint>& ranks) {
 
 TEST(ManyRanks, TakeLittleMemoryAndTimeWhileTheyWait) {
   using namespace std::chrono_literals;
-  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory and time of its own";
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
   ProcessGroup world = init_process_group();
   world.barrier().wait();
   std::vector<Footprint> ranks(static_cast<std::size_t>(world.size()));
