@@ -27,15 +27,14 @@ std::int32_t value(int from, int to, std::size_t i, int round) {
 }
 
 /// On several hosts inputs are not shared.
-std::vector<test::World> sizes() {
+std::vector<test::World> worlds_of_arrays() {
   std::vector<test::World> all = test::worlds({1, 2, 3, 5, 8}, {Way::shm});
   all.push_back({.size = 3, .way = Way::mixed});
   return all;
 }
 
 class SharedArrays : public test::OnWorlds {};
-INSTANTIATE_TEST_SUITE_P(Sizes, SharedArrays,
-                         testing::ValuesIn(test::worlds({1, 2, 3, 5, 8}, {Way::shm, Way::mixed})),
+INSTANTIATE_TEST_SUITE_P(Sizes, SharedArrays, testing::ValuesIn(worlds_of_arrays()),
                          test::world_name);
 
 /// Blocks of which some are copied through a line or the staging, and others lie where they are.
