@@ -192,12 +192,12 @@ nb::object health(const GroupHandle& self) {
   return status.ok() ? nb::none() : exception_of(status);
 }
 
-nb::ndarray<nb::memview, std::uint8_t, nb::ndim<1>> alloc(const GroupHandle& self,
-                                                          std::size_t bytes) {
+nb::object alloc(const GroupHandle& self, std::size_t bytes) {
   using Array = SharedArray<std::uint8_t>;
   auto* const array = new Array(self.open()->alloc<std::uint8_t>(bytes));
   const nb::capsule owner(array, [](void* kept) noexcept { delete static_cast<Array*>(kept); });
-  return {array->data(), {bytes}, owner};
+  return nb::cast(
+      nb::ndarray<nb::memview, std::uint8_t, nb::ndim<1>>(array->data(), {bytes}, owner));
 }
 
 void set_timeout(const GroupHandle& self, nb::handle value) {
