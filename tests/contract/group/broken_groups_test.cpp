@@ -143,7 +143,7 @@ TEST_P(DestroyedGroup, ARecvFromItEndsSoonButGetsWhatItSent) {
 
 TEST_P(DestroyedGroup, ALargeSendToItEndsSoon) {
   run([](ProcessGroup& group, ProcessGroup&) {
-    const std::vector<int> values(100'000);
+    const std::vector<int> values(1'000'000);
     expect_gone([&] { group.send(values, kGone); });
   });
 }
