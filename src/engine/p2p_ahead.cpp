@@ -59,6 +59,7 @@ void P2PMatcher::on_ahead(int rank, const P2PDataFrame& data, const std::byte* p
 /// Puts bytes of a message from `offset` on in their place.
 void P2PMatcher::place_piece(const P2PRequest& recv, std::uint64_t offset, const std::byte* from,
                              std::uint64_t bytes) noexcept {
+  if (bytes == 0) return;
   const std::size_t element = size_of(recv.view.dtype());
   if (recv.view.contiguous())
     std::memcpy(static_cast<std::byte*>(recv.view.data()) + offset, from, bytes);
