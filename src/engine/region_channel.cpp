@@ -87,8 +87,7 @@ bool RegionChannel::use_input_as_stage(const Group& group, RegionState& state,
   // As numbers: the input may be anywhere.
   const auto begin = reinterpret_cast<std::uintptr_t>(regions_.arena) + shm::kUserOffset;
   const auto at = reinterpret_cast<std::uintptr_t>(input.data());
-  constexpr std::size_t kBytes = shm::kArenaBytes - shm::kUserOffset;
-  if (at < begin || at - begin >= kBytes) [[likely]]
+  if (at < begin || at - begin >= regions_.user_bytes) [[likely]]
     return false;
   state.lends = true;
   state.stage_offset = shm::kUserOffset + (at - begin);

@@ -76,6 +76,9 @@ struct Regions {
   std::vector<RegionPeer> peers;
   int self = 0;
   std::byte* arena = nullptr;  ///< ours, writable
+  /// From kUserOffset of it on: so many bytes are our user's, and nothing else can lie there. 0: no
+  /// input is read where it lies.
+  std::size_t user_bytes = 0;
   /// Maps a range of a peer's arena, unless it is mapped; false: this process may not map so much.
   /// Empty: all that there is has been mapped.
   std::function<bool(int local, std::size_t begin, std::size_t bytes)> map;

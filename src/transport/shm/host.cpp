@@ -199,7 +199,11 @@ Outcome Host::map(const std::vector<int>& ranks, os::Fd memory, std::uint64_t id
   regions_.arena = *arena;
   user_memory_ = std::make_shared<UserMemory>(memory_, *arena);
   regions_.peers[self].arena_bytes = kArenaBytes;
-  if (memory_->whole()) return Outcome();
+  if (memory_->whole()) {
+    regions_.user_bytes = kArenaBytes - kUserOffset;
+    return Outcome();
+  }
+  // Its addresses are not reserved: what lies there may be anybody's.
   regions_.map = [this](int local, std::size_t begin, std::size_t bytes) {
     return map_range(local, begin, bytes);
   };
