@@ -54,7 +54,7 @@ inline void Interpreter::copy_one(Op& op, const OneShotPlan::Copy& copy, std::by
   const bool staged = to == op.region.stage;
   const OneShotPlan::Sum& sum = op.plan->one_shot.sum;
   if (staged && sum.count > 0 && !sum.own_input) {
-    // What each rank adds up for itself is staged past the cache from fewer bytes on.
+    // Inputs that each rank adds up for itself are staged past the cache from fewer bytes on.
     const bool past = op.region.mode.past_cache && copy.bytes >= StagingPolicy::kLeastBytes;
     (past ? kernels::copy_nt : kernels::copy)(to + copy.dst, src, copy.bytes);
     return;

@@ -46,7 +46,7 @@ struct BoundPlan {
   std::size_t scratch_bytes = 0;
   bool inline_stage = false;  ///< what is staged fits into the line
   bool own_stage = false;     ///< this rank stages something itself
-  /// What is staged are the inputs alone, so others may read them where they lie.
+  /// Inputs alone are staged, so others may read them where they lie.
   bool stages_inputs = false;
   bool only_receives = false;  ///< the root has the only input, and is another rank
   /// At most so many operations of the group are under way when it begins. If that is more than

@@ -74,7 +74,7 @@ void run_on(int hosts) {
   check_barrier(world);
 }
 
-/// What a rank tells of itself.
+/// A rank tells this of itself.
 struct Footprint {
   int pid = 0;
   long kib = 0;  ///< its share of memory, and its page tables

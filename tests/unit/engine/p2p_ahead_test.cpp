@@ -22,7 +22,7 @@ TEST(BytesAhead, LeaveRoomForTheMessagesThatProgramsRelyOn) {
     CreditAccount account(window, window / 4);
     while (const std::uint64_t ahead = bytes_ahead(window, account.room(), window))
       account.send(ahead);
-    // What the receiver has taken and not reported yet counts as if it waited.
+    // Bytes that the receiver has taken and not reported yet count as if they waited.
     account.send(window / 4 - 1);
     EXPECT_GE(account.room(), kEagerLimit) << ranks;
   }
@@ -136,7 +136,7 @@ TEST_F(P2PAheadTest, TheBytesLandInTheRecvThatWaits) {
   EXPECT_TRUE(done(world_, ticket));
   EXPECT_EQ(got, sent_);
   EXPECT_EQ(transport_.frames(FrameType::cts), 0);
-  // What recvs have taken is free for others.
+  // Room that recvs have taken is free for others.
   std::uint64_t number = 1;
   while (number * sent_.size() < 2 * kOpenWindow) {
     (void)recv(world_, got, 1);

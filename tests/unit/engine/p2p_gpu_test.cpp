@@ -129,7 +129,7 @@ TEST_F(P2PGpuTest, ARecvOfAMessageFromTheHostAsksForMemoryFirst) {
   EXPECT_EQ(memory, std::vector<std::uint8_t>(kBytes, 7));
 }
 
-/// What comes ahead of the CTS is kept until its caller gives memory.
+/// Bytes ahead of the CTS are kept until its caller gives memory.
 TEST_F(P2PGpuTest, BytesAheadWaitForTheMemoryOfARecv) {
   const FrameHeader announced = encode(RtsFrame{envelope(1, kBytes), false, kBytes});
   const FrameHeader data = encode(P2PDataFrame{1, 1, 0, 0, kBytes, true});
