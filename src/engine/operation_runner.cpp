@@ -1,13 +1,13 @@
 #include "engine/operation_runner.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include <tutti/backend/kinds.hpp>
 
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
+#include "transport/shm/doorbell.hpp"
 
 namespace tutti::engine {
 
@@ -194,7 +194,7 @@ std::string OperationRunner::running_text() const {
 bool OperationRunner::pass(Op& op) {
   if (op.region.borrows && !op.passed) [[unlikely]] {
     // A rank whose operation has failed may write its input again. It has told us before.
-    std::atomic_thread_fence(std::memory_order_acquire);  // pairs with FailurePropagation::spread
+    shm::fence_if_needed(true);  // between our reads and the look; pairs with tell_break
     if (propagation_.breaks_to_see()) propagation_.check_breaks();
     if (op.state != Op::State::running) return true;
   }
