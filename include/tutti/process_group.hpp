@@ -91,9 +91,9 @@ class ProcessGroup {
   [[nodiscard]] std::shared_ptr<Store> store() const;
   /// `count` elements of zero in memory that the other ranks of this host can read: there
   /// broadcast, all_gather, gather, scatter and all_to_all read an input of more than 32 KiB where
-  /// it lies, and copy it once and not twice. Any other call takes it, too, as any buffer. If there
-  /// is no such memory (another backend, more than 29 GiB on a rank), it is ordinary memory, which
-  /// is logged at `info`. A child of a fork shares it with its parent.
+  /// it lies, and copy it once and not twice. Any other call takes it, too, as any buffer. On other
+  /// backends it is ordinary memory, and also beyond 29 GiB on a rank, which is logged at `info`. A
+  /// child of a fork shares it with its parent.
   /// Lifetime: may outlive the group; with the array its memory goes back to the system.
   /// Errors:   BackendError (Errc::resource) if there is no memory.
   template <class T>
