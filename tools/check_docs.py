@@ -25,7 +25,7 @@ import made
 import promises
 
 SUFFIXES = {".hpp", ".cpp", ".py"}
-CODE_FOLDERS = ["include", "src", "apps", "bindings", "examples"]
+CODE_FOLDERS = ["include", "src", "apps", "bindings", "examples", "integrations"]
 VARIABLE = re.compile(r'"(TUTTI_[A-Z0-9_]+)"')
 ROW = re.compile(r"^\|\s*`(TUTTI_[A-Z0-9_]+)`\s*\|\s*(?:`(\w+)`)?", re.MULTILINE)
 CONFIG = ("include/tutti/config.hpp", "src/base/config.cpp")
@@ -177,7 +177,8 @@ def undocumented_in(where, body, prefix, inherited, classes):
 
 
 def undocumented_python(root):
-    for path in sorted([*(root / "bindings/python/tutti").rglob("*.py*"), *(root / "bindings/torch/tutti/torch").rglob("*.py*")]):
+    folders = [root / "bindings/python/tutti", root / "bindings/torch/tutti", *root.glob("integrations/*/tutti")]
+    for path in sorted(path for folder in folders for path in folder.rglob("*.py*")):
         if path.suffix not in (".py", ".pyi"):
             continue
         where = path.relative_to(root).as_posix()
@@ -256,7 +257,7 @@ def rendezvous_variables(root):
 def unlisted_variables_of_others(root):
     page = root / "docs/reference/configuration.md"
     known = page.read_text(encoding="utf-8") if page.exists() else ""
-    for folder in ("src", "bindings/python"):
+    for folder in ("src", "bindings/python", "integrations"):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix not in SUFFIXES or not path.is_file():
                 continue

@@ -18,7 +18,7 @@ import tomllib
 
 import tree
 
-SOURCES = re.compile(r"(?:include|src|apps|bindings)/.*\.(?:hpp|cpp|h|cu|py)$")
+SOURCES = re.compile(r"(?:include|src|apps|bindings|integrations)/.*\.(?:hpp|cpp|h|cu|py)$")
 LONG, MEDIAN = 400, 90  # lines of a source
 COLUMNS = 120  # of a page
 # A table, a link or word that cannot be broken, a picture in a comment of HTML.

@@ -19,6 +19,8 @@ from results import Results
 from selection import Rotation, tests_of
 
 SANITIZERS = ("asan", "tsan")
+# vllm's packages are 3.5 GB: it is checked by hand.
+INTEGRATIONS = ("lightgbm", "jax", "ray")
 
 
 class Run:
@@ -157,6 +159,23 @@ def python(job):
         run_on_build(job.results, name="python_all_sizes")
 
 
+def integration(job):
+    """One of the adapters to other software, by turns, on its stock packages of 3 to 133 MB: integrations/check.sh."""
+    need("core", "tests", "python", "wheel")
+    name = next(name for place, name in enumerate(INTEGRATIONS) if Rotation().chooses(place, len(INTEGRATIONS)))
+    with job.phases.phase(f"integration: {name}"):
+        if not make_wheel():
+            job.results.failed("the wheel")
+            return
+        wheel = next((BUILD / "wheels").glob("tutti-*.whl"))
+        well = run("integrations/check.sh", name, env=os.environ | {"TUTTI_WHEEL": str(wheel)})
+        file = BUILD / "integrations" / name / "results.xml"
+        if file.exists():
+            job.results.add(file, well)
+        else:
+            job.results.failed(f"integrations/check.sh {name}")
+
+
 def rust(job):
     """The example in Rust, by Debian's compiler, on the library for C of the preset dev."""
     need("core", "rust")
@@ -213,6 +232,7 @@ PARTS = {
     **{f"mpi:{name}": mpi_tests.part(name) for name in mpi_tests.OTHERS},
     "mpi:large": mpi_tests.large,
     **compiler_tests.PARTS,
+    "integrations": integration,
     "rust": rust,
     "dockerfile": dockerfile,
     **aarch64_tests.PARTS,

@@ -1,0 +1,1 @@
+"""Runs lightgbm on tutti."""

@@ -1,0 +1,1 @@
+"""Runs ray on tutti."""
