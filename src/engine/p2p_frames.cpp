@@ -97,8 +97,11 @@ bool P2PMatcher::announce(P2PRequest& send) {
   const std::uint64_t cost = unexpected_cost(send.bytes);
   const bool eager = send.bytes <= kEagerLimit && cost <= channel_.eager_message_room(peer);
   const bool on_gpu = send.gpu != nullptr;
-  // On our host a CTS comes at once, and bytes that wait for their recv are copied twice.
-  const bool goes_ahead = send.bytes > kEagerLimit && !on_gpu && group_.member(send.rank).local < 0;
+  // On our host a CTS comes at once where each rank has a CPU, and bytes that wait for their recv
+  // are copied twice. With more ranks a CTS takes two context switches.
+  const World& world = shared_.world;
+  const bool asks = group_.member(send.rank).local >= 0 && !world.regions->is_crowded(world.cpus);
+  const bool goes_ahead = send.bytes > kEagerLimit && !on_gpu && !asks;
   send.unasked = eager ? send.bytes : goes_ahead ? channel_.room_ahead(peer, send.bytes) : 0;
   MessageChannel::OutFrame frame = prepare(send, eager ? send.bytes : 0);
   if (!pair.waiting.empty()) pair.waiting.pop_front();
@@ -137,7 +140,7 @@ bool P2PMatcher::send_short(const Collective& call) {
           peer,
           {group_.id, static_cast<std::uint32_t>(call.tag),
            static_cast<std::uint16_t>(pair.out + 1), static_cast<std::uint8_t>(view.dtype()),
-           static_cast<std::uint8_t>(bytes)},
+           static_cast<std::uint16_t>(bytes)},
           static_cast<const std::byte*>(view.data())))
     return false;
   ++pair.out;

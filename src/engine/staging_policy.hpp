@@ -36,7 +36,7 @@ class StagingPolicy {
   /// `regions`: where this rank publishes its result, and reads those of the other ranks of the
   /// host. `cpus`: of the host.
   StagingPolicy(const transport::Regions& regions, int cpus) noexcept
-      : regions_(regions), crowded_(is_crowded(regions, cpus)), distance_(crowded_) {}
+      : regions_(regions), crowded_(regions.is_crowded(cpus)), distance_(crowded_) {}
 
   /// The mode for operation `seq` of its group, in which each rank stages `bytes`.
   [[nodiscard]] StagingMode choose(std::size_t bytes, std::uint64_t seq) noexcept {
@@ -62,10 +62,6 @@ class StagingPolicy {
   [[nodiscard]] bool remote() const noexcept { return distance_.remote(); }
 
  private:
-  /// More ranks on our host than CPUs.
-  [[nodiscard]] static bool is_crowded(const transport::Regions& regions, int cpus) noexcept {
-    return regions.peers.size() > static_cast<std::size_t>(cpus);
-  }
   [[nodiscard]] StagingMode choose_for_many(std::size_t bytes, std::uint64_t seq) noexcept;
 
   const transport::Regions& regions_;

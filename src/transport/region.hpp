@@ -92,6 +92,10 @@ struct Regions {
   [[nodiscard]] shm::ShortMessage* shorts(int to) const noexcept {
     return reinterpret_cast<shm::ShortMessage*>(ring(to) + shm::kRingBytes);
   }
+  /// The ranks of our host take turns on so many CPUs.
+  [[nodiscard]] bool is_crowded(int cpus) const noexcept {
+    return peers.size() > static_cast<std::size_t>(cpus);
+  }
 };
 
 }  // namespace tutti::transport

@@ -61,9 +61,9 @@ struct ShortHead {
   std::uint32_t tag = 0;
   std::uint16_t number = 0;  ///< the low bits of that of an eager message
   std::uint8_t dtype = 0;
-  std::uint8_t bytes = 0;  ///< at most kMaxShort
+  std::uint16_t bytes = 0;  ///< at most kMaxShort
 };
-inline constexpr std::size_t kMaxShort = 40;
+inline constexpr std::size_t kMaxShort = 1060;
 
 /// The events of a transport. Called inside Transport::poll only.
 class Sink {

@@ -182,6 +182,30 @@ struct Shorts final : Program {
   Plain<std::uint64_t> ring;
 };
 
+/// Two short messages of two lines each, through two lines.
+struct ShortLines final : Program {
+  void run(int rank) override {
+    for (std::uint64_t count = 2; count <= 4; count += 2) {
+      if (rank == 0) {
+        await([&] { return shm::shorts_taken_by(reader) == count - 2; });
+        first.data = count;
+        shm::show_short(first, count - 1);
+        rest.data = 10 * count;
+        shm::show_short(rest, count);
+      } else {
+        await([&] {
+          return shm::short_has_come(first, count - 1) && shm::short_has_come(rest, count);
+        });
+        require(first.data == count && rest.data == 10 * count, "the bytes of another message");
+        shm::show_shorts_taken(reader, count);
+      }
+    }
+  }
+  RingCounters reader;
+  ShortMessage first;
+  ShortMessage rest;
+};
+
 }  // namespace
 
 std::vector<Model> memory_models() {
@@ -193,6 +217,7 @@ std::vector<Model> memory_models() {
       model<Ring>("rings", "three frames, room for two", {2}),
       model<Shorts>("rings", "short messages around a frame", {2}, 1),
       model<Shorts>("rings", "short messages before a frame", {2}, 2),
+      model<ShortLines>("rings", "short messages of two lines", {2}),
   };
 }
 

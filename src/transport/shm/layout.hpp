@@ -15,7 +15,7 @@
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
-inline constexpr std::uint32_t kLayoutVersion = 9;
+inline constexpr std::uint32_t kLayoutVersion = 10;
 
 inline constexpr int kWindow = 8;  ///< operations of a group that a rank has under way
 /// Lines of a group: by so many calls a rank may be ahead of another one, if the calls need no more
@@ -127,8 +127,9 @@ struct alignas(64) RingCounters {
   std::atomic<std::uint64_t> written;
   /// 1: we read slowly what lies in the other's cache; it writes long frames past its cache then.
   std::atomic<std::uint32_t> remote_cache;
-  std::atomic<std::uint32_t> sends_short;   ///< 1: we have sent short messages to the other
-  std::atomic<std::uint64_t> shorts_taken;  ///< short messages of the other that we have read
+  std::atomic<std::uint32_t> sends_short;  ///< 1: we have sent short messages to the other
+  std::atomic<std::uint64_t>
+      shorts_taken;  ///< lines of short messages of the other that we have read
 };
 static_assert(sizeof(RingCounters) == 64);
 inline constexpr std::uint64_t kLastWord = 1;  ///< in `written`: no frame follows
@@ -139,26 +140,26 @@ inline constexpr std::uint8_t kSkipType = 255;
 /// In `reserved` of a head in a ring: its payload was written with non-temporal stores.
 inline constexpr std::uint16_t kNonTemporal = 1;
 
-/// A message point to point with all its bytes, in one cache line: the reader waits for `count`
-/// alone. So many lie behind the bytes of a ring, and are used in turn.
+/// The first line of a message point to point with all its bytes: the reader waits for `count`
+/// alone. Its other lines have a count and 60 more bytes each. So many lines lie behind the bytes of
+/// a ring, and are used in turn.
 struct alignas(64) ShortMessage {
-  std::atomic<std::uint32_t> count;  ///< short messages in this ring, this one included; low bits
+  std::atomic<std::uint32_t> count;  ///< lines in this ring up to this one; low bits
   std::uint16_t number;              ///< of the message from its sender to its receiver; low bits
-  std::uint8_t dtype;
-  std::uint8_t bytes;
+  std::uint16_t bytes;
   std::uint64_t group;
   std::uint32_t tag;
-  /// Units of kRingAlign (low bits) in the ring before it: all of these are taken first, and no
-  /// more.
+  /// Bits of kAfter: units of kRingAlign in the ring before it, of which all are taken first, and no
+  /// more. The other 8: the dtype.
   std::uint32_t after;
   std::byte data[40];
 };
 static_assert(sizeof(ShortMessage) == 64);
-inline constexpr std::size_t kShortMessages = 256;
+inline constexpr std::uint32_t kAfter = 0xffffff;
+inline constexpr std::size_t kShortLines = 256;
 
 /// A page more than the ring: rings of several peers then lie in different sets of a cache.
-inline constexpr std::size_t kRingStride =
-    kRingBytes + kShortMessages * sizeof(ShortMessage) + 4096;
+inline constexpr std::size_t kRingStride = kRingBytes + kShortLines * sizeof(ShortMessage) + 4096;
 // In an arena; its rings begin at 0.
 inline constexpr std::size_t kStagingOffset = std::size_t{4608} << 20;
 inline constexpr std::size_t kHeapOffset = std::size_t{5120} << 20;

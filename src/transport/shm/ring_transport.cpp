@@ -274,13 +274,14 @@ void RingTransport::leave(Peer& from) noexcept {
 
 /// Takes the short messages that come before the next frame.
 void RingTransport::take_shorts(Peer& from) noexcept {
-  for (std::size_t i = 0; i < kShortMessages; ++i) {
+  for (std::size_t i = 0; i < kShortLines; ++i) {
     const ShortMessage* const line = from.in_shorts.next(from.taken);
     if (line == nullptr) return;
-    const ShortHead head{line->group, line->tag, line->number, line->dtype, line->bytes};
+    const ShortHead head = head_of(*line);  // a copy, as in take_header
     if (head.bytes > kMaxShort) return break_rules(from, "sent a short message that is too long");
-    from.in_shorts.took();  // the sink may poll
-    if (!sink_->on_short(from.rank, head, line->data)) {
+    ShortData data;
+    from.in_shorts.take(head.bytes, data.data());  // before the sink, which may poll
+    if (!sink_->on_short(from.rank, head, data.data())) {
       return lose(from, status_of(Errc::refused, [&] {
                     return base::format(
                         "rank {} sent a message that fits nothing, or one too many (group {:016x}, "
@@ -288,7 +289,6 @@ void RingTransport::take_shorts(Peer& from) noexcept {
                         from.rank, head.group, head.tag);
                   }));
     }
-    from.in_shorts.show();
   }
 }
 

@@ -88,7 +88,7 @@ Memory::~Memory() {
       if (one.control().ring_counters(to).sends_short.load(std::memory_order_relaxed) == 0)
         continue;
       std::memset(static_cast<void*>(one.shorts(to)), 0,
-                  shm::kShortMessages * sizeof(shm::ShortMessage));
+                  shm::kShortLines * sizeof(shm::ShortMessage));
     }
   }
   for (std::byte* const arena : arenas_) spare().release(arena, kArena);

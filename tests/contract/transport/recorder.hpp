@@ -92,7 +92,7 @@ inline bool same(const FrameHeader& a, const FrameHeader& b) {
 inline ShortHead short_of(std::uint64_t number, std::size_t bytes) {
   return {number * 0x9e3779b97f4a7c15, static_cast<std::uint32_t>(number * 77),
           static_cast<std::uint16_t>(number), static_cast<std::uint8_t>(number % 13),
-          static_cast<std::uint8_t>(bytes)};
+          static_cast<std::uint16_t>(bytes)};
 }
 
 inline bool Recorder::on_short(int peer, const ShortHead& head, const std::byte* payload) noexcept {

@@ -139,11 +139,13 @@ bool send_either(RingRanks& ranks, int from, int to, std::uint64_t number, std::
 
 TEST(Ring, ShortMessagesKeepTheirPlaceAmongFrames) {
   RingRanks ranks(2);
-  constexpr std::size_t kMany = 6 * shm::kShortMessages;
+  constexpr std::size_t kMany = 6 * shm::kShortLines;
   Stream expected{0, 1, {}};
   std::size_t shorts = 0;
   for (std::size_t i = 0; i < kMany; ++i) {
-    expected.sizes.push_back(i % 5 == 3 ? 100 * (i % 11) : i % (kMaxShort + 1));
+    expected.sizes.push_back(i % 5 == 3   ? 400 * (i % 11)
+                             : i % 7 == 2 ? i % (kMaxShort + 1)
+                                          : i % 41);
     shorts += send_either(ranks, 0, 1, i, expected.sizes.back()) ? 1 : 0;
     if (i % 97 != 96) continue;
     ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == i + 1; }));
@@ -155,14 +157,40 @@ TEST(Ring, ShortMessagesKeepTheirPlaceAmongFrames) {
 
 TEST(Ring, WithoutRoomForShortMessagesTheyAreFrames) {
   RingRanks ranks(2);
-  constexpr std::size_t kMany = 2 * shm::kShortMessages;
+  constexpr std::size_t kMany = 2 * shm::kShortLines;
   const Stream expected{0, 1, std::vector<std::size_t>(kMany, 8)};
   std::size_t shorts = 0;
   for (std::size_t i = 0; i < kMany; ++i) shorts += send_either(ranks, 0, 1, i, 8) ? 1 : 0;
-  EXPECT_EQ(shorts, shm::kShortMessages);
+  EXPECT_EQ(shorts, shm::kShortLines);
   ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == kMany; }));
   expected.check(ranks);
   EXPECT_TRUE(send_either(ranks, 0, 1, kMany, 8)) << "all have been taken";
+}
+
+TEST(Ring, AMessageOfSeveralLinesIsTakenWhenAllHaveCome) {
+  RingRanks ranks(2);
+  Stream expected{0, 1, {}};
+  std::size_t end = 0;
+  for (const auto& [bytes, lines] : {std::pair<std::size_t, std::size_t>{40, 1},
+                                     {41, 2},
+                                     {100, 2},
+                                     {101, 3},
+                                     {400, 7},
+                                     {kMaxShort, 18}}) {
+    const std::uint64_t number = expected.sizes.size();
+    expected.sizes.push_back(bytes);
+    ASSERT_TRUE(send_either(ranks, 0, 1, number, bytes));
+    end += lines;
+    std::atomic<std::uint32_t>& last = ranks.regions(0).shorts(1)[end - 1].count;
+    EXPECT_EQ(last, end);
+    const std::uint32_t count = last.exchange(0);
+    EXPECT_FALSE(ranks.at(1).poll()) << "a reader that sees nothing may sleep";
+    EXPECT_EQ(ranks.sink(1).received(0), number);
+    last = count;
+    EXPECT_TRUE(ranks.at(1).poll());
+    ASSERT_EQ(ranks.sink(1).received(0), number + 1);
+  }
+  expected.check(ranks);
 }
 
 TEST(Ring, AShortMessageWakesItsReceiverAndComesBeforeTheEnd) {

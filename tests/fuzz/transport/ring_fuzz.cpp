@@ -28,7 +28,7 @@ constexpr int kWriter = 1;
 /// One more than there are, and zero.
 constexpr std::uint8_t kTypes = static_cast<std::uint8_t>(kLastFrameType) + 2;
 constexpr std::size_t kBlocks = kRingBytes / kRingAlign;
-constexpr std::size_t kShorts = kShortMessages * sizeof(ShortMessage);
+constexpr std::size_t kShorts = kShortLines * sizeof(ShortMessage);
 
 /// Zeros that end where the lines behind the ring end that is read last, so that a step behind them
 /// is seen.
@@ -59,7 +59,7 @@ class Pair {
   }
   [[nodiscard]] ShortMessage& their_short(std::uint64_t count) const noexcept {
     auto* const lines = reinterpret_cast<ShortMessage*>(theirs_ + kRingBytes);
-    return lines[count % kShortMessages];
+    return lines[count % kShortLines];
   }
   /// As their first days.
   void reset() {
@@ -107,17 +107,20 @@ class Writer {
     advance(blocks * kRingAlign);
     publish(written_);
   }
-  /// A short message that is the next one, or, `ahead`, one that is not its turn yet.
-  void short_message(const ShortHead& head, std::uint8_t ahead) {
+  /// A short message that is the next one, or, `ahead`, one that is not its turn yet; of so many
+  /// lines, whatever its length.
+  void short_message(const ShortHead& head, std::uint8_t ahead, std::size_t lines) {
     ShortMessage& line = pair_.their_short(shorts_);
     line.number = head.number;
-    line.dtype = head.dtype;
     line.bytes = head.bytes;
     line.group = head.group;
     line.tag = head.tag;
-    line.after = static_cast<std::uint32_t>(written_ / kRingAlign) + ahead;
+    line.after = (units_of(written_) + ahead) | std::uint32_t{head.dtype} << 24;
     pair_.their_counters().sends_short.store(1, std::memory_order_relaxed);  // pairs with poll
-    show_short(line, ++shorts_);
+    for (std::size_t i = 0; i < lines; ++i) {
+      show_short(pair_.their_short(shorts_), shorts_ + 1);
+      ++shorts_;
+    }
   }
   void publish(std::uint64_t word) {
     pair_.their_counters().written.store(word, std::memory_order_release);  // pairs with poll
@@ -139,7 +142,7 @@ void send(RingTransport& transport, std::uint32_t payload, std::uint64_t token) 
   if (!transport.can_send(kWriter)) return;
   const FrameHeader header{.payload_bytes = payload % (kMaxFramePayload + 1),
                            .type = static_cast<std::uint8_t>(FrameType::data)};
-  const ShortHead head{.bytes = static_cast<std::uint8_t>(payload % (kMaxShort + 1))};
+  const ShortHead head{.bytes = static_cast<std::uint16_t>(payload % (kMaxShort + 1))};
   if (payload % 3 != 0 || !transport.send_short(kWriter, head, kPayload.data()))
     transport.send(kWriter, header, kPayload.data(), token);
 }
@@ -187,10 +190,11 @@ TUTTI_FUZZER(ring_fuzz)(const std::uint8_t* data, std::size_t size) {
         break;
       }
       case 8: {
-        const auto bytes = input.number<std::uint8_t>();
-        writer.short_message({.number = input.number<std::uint8_t>(),
-                              .bytes = static_cast<std::uint8_t>(bytes % (kMaxShort + 2))},
-                             bytes >= 250 ? 1 : 0);
+        const auto seed = input.number<std::uint16_t>();
+        const auto bytes = static_cast<std::uint16_t>(seed % (kMaxShort + 2));
+        const std::size_t lines = seed >= 60000 ? 1 : short_lines(bytes);
+        writer.short_message({.number = input.number<std::uint8_t>(), .bytes = bytes},
+                             seed >= 65000 ? 1 : 0, lines);
         break;
       }
       default:

@@ -379,6 +379,29 @@ TEST_P(EngineMessagesFault, EveryOperationEnds) {
   }
 }
 
+// A CTS would take two context switches there.
+TEST(EngineMessages, LargeOnesAskNobodyWhereRanksTakeTurns) {
+  for (const int cpus : {1, 2}) {
+    simulation::Setup setup;
+    setup.seed = 1;
+    setup.host_of = {0, 0};
+    setup.cpus = cpus;
+    Simulation simulation(setup);
+    const GroupSpec world{.id = 1, .name = "world", .ranks = {0, 1}, .timeout = 5s};
+    simulation.add_group(1, world);
+    Group& group = *simulation.add_group(0, world);
+    std::vector<std::uint8_t> bytes(300'000, 7);
+    Collective send{.kind = Kind::send, .root = 1, .input = TensorView(bytes), .output = {}};
+    send.timeout = 5s;
+    Engine& engine = simulation.engine(0);
+    const std::uint64_t ticket = engine.submit(group, send);
+    const bool sent = simulation.run_engines([&] { return engine.is_done(group, ticket); },
+                                             Simulation::now() + 1s);
+    EXPECT_EQ(sent, cpus == 1) << cpus << " CPUs";
+    EXPECT_EQ(engine.outcome(group, ticket).value_or(Outcome()).message(), "");
+  }
+}
+
 // A rank that was killed had received the message and not looked at it.
 TEST(EngineMessages, SeedsThatHaveFailed) { EXPECT_EQ(Program(1216, Mishap::kill).wrong(), ""); }
 

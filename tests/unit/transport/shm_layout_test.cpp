@@ -21,7 +21,7 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kGiB = 1024 * kMiB;
 
 TEST(ShmLayout, HasTheFrozenVersionAndLimits) {
-  EXPECT_EQ(kLayoutVersion, 9U);
+  EXPECT_EQ(kLayoutVersion, 10U);
   EXPECT_EQ(kMagic, 0x3169747475745454U);
   EXPECT_EQ(kWindow, 8);
   EXPECT_EQ(kLines, 64);
@@ -143,12 +143,12 @@ TEST(ShmLayout, RingCountersAndRings) {
 
 TEST(ShmLayout, ShortMessages) {
   EXPECT_EQ((Numbers{offsetof(ShortMessage, count), offsetof(ShortMessage, number),
-                     offsetof(ShortMessage, dtype), offsetof(ShortMessage, bytes),
-                     offsetof(ShortMessage, group), offsetof(ShortMessage, tag),
-                     offsetof(ShortMessage, after), offsetof(ShortMessage, data),
-                     sizeof(ShortMessage), alignof(ShortMessage)}),
-            (Numbers{0, 4, 6, 7, 8, 16, 20, 24, 64, 64}));
-  EXPECT_EQ(kShortMessages, 256U);
+                     offsetof(ShortMessage, bytes), offsetof(ShortMessage, group),
+                     offsetof(ShortMessage, tag), offsetof(ShortMessage, after),
+                     offsetof(ShortMessage, data), sizeof(ShortMessage), alignof(ShortMessage)}),
+            (Numbers{0, 4, 6, 8, 16, 20, 24, 64, 64}));
+  EXPECT_EQ(kAfter, 0xff'ffffU);
+  EXPECT_EQ(kShortLines, 256U);
 }
 
 TEST(ShmLayout, BreakWordPacksItsFields) {
