@@ -363,7 +363,13 @@ void P2PMatcher::take(P2PRequest& recv, std::uint32_t place) {
   if (ahead.left > 0 && ahead.recv == kNoSlot && ahead.place == place)
     ahead.recv = static_cast<std::uint32_t>(index_of(recv.ticket));
   match(recv, message, payload);
-  channel_.buffers().release(std::move(message.data));
+  free_bytes(message);
+}
+
+/// Gives back the memory of a message that nobody reads any more. Only that of an eager one is a
+/// buffer of the pool, which never shrinks.
+void P2PMatcher::free_bytes(UnexpectedMessage& message) noexcept {
+  if (message.unasked <= kEagerLimit) channel_.buffers().release(std::move(message.data));
 }
 
 void P2PMatcher::post_probe(P2PRequest& probe) {
@@ -520,7 +526,7 @@ void P2PMatcher::fail() noexcept {
     if (message.source != group_.rank) {
       channel_.message_consumed(global(message.source), unexpected_cost(message.unasked));
     }
-    channel_.buffers().release(std::move(message.data));
+    free_bytes(message);
   }
   unexpected_messages_.clear();
   free_unexpected_.clear();

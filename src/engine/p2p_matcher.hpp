@@ -214,6 +214,7 @@ class P2PMatcher final : public FrameOwner {
   [[nodiscard]] P2PRequest* posted_for(int source, int tag);
   [[nodiscard]] std::uint32_t unexpected_for(const P2PRequest& recv);
   void take(P2PRequest& recv, std::uint32_t place);
+  void free_bytes(UnexpectedMessage& message) noexcept;
   // The key in unexpected_ for the message that a probe holds. The message keeps a node of
   // unexpected_ there, so putting it back needs no memory.
   [[nodiscard]] static MatchQueues::Key held_key(const P2PRequest& probe) noexcept {

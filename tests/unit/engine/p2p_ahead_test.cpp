@@ -274,6 +274,27 @@ TEST_F(P2PAheadTest, MoreThanTheWindowIsRefusedAndItsMemoryIsBounded) {
   }
 }
 
+/// The buffers of frames are kept for later ones. A message of the size of one is none of them.
+TEST_F(P2PAheadTest, MessagesThatWereReceivedTakeNoMemory) {
+  const std::size_t before = test::memory_in_use();
+  const std::uint64_t announced = 8 * kPiece;
+  Bytes got(announced);
+  for (std::uint64_t number = 1; number <= 64; number += 2) {
+    ASSERT_TRUE(hear(1, rts(number, kPiece, kPiece)));
+    ASSERT_TRUE(hear_piece(number, 0, kPiece));
+    Bytes one(kPiece);
+    ASSERT_TRUE(done(world_, recv(world_, one, 1)));
+    // Of this one a piece is here when its recv is called.
+    ASSERT_TRUE(hear(1, rts(number + 1, announced, announced)));
+    ASSERT_TRUE(hear_piece(number + 1, 0, kPiece));
+    const auto ticket = recv(world_, got, 1);
+    for (std::uint64_t i = 1; i < announced / kPiece; ++i)
+      ASSERT_TRUE(hear(1, piece(number + 1, i * kPiece, kPiece), part(0, kPiece)));
+    ASSERT_TRUE(done(world_, ticket));
+  }
+  EXPECT_LE(test::memory_in_use() - before, 2 * announced);
+}
+
 TEST_F(P2PAheadTest, ABrokenGroupDropsWhatStillComes) {
   Bytes got(sent_.size());
   (void)recv(world_, got, 1);
