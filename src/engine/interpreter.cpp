@@ -83,8 +83,6 @@ bool Interpreter::begin(Op& op) noexcept {
   op.streams.deferred = bound.compares_all_headers;
   op.region.seq = op.seq;
   op.region.fingerprint = op.fingerprint;
-  op.region.lends = false;
-  op.region.borrows = false;
   op.region.stage_bytes = bound.stage_bytes;
   op.region.in_line = bound.inline_stage;
   op.region.awaited = !bound.only_receives || op.group->strict;

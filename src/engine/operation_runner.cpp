@@ -193,9 +193,7 @@ std::string OperationRunner::running_text() const {
 /// All steps are done. True: the operation has moved on.
 bool OperationRunner::pass(Op& op) {
   if (op.region.borrows && !op.passed) [[unlikely]] {
-    // A rank whose operation has failed may write its input again. It has told us before.
-    shm::fence_if_needed(true);  // between our reads and the look; pairs with tell_break
-    if (propagation_.breaks_to_see()) propagation_.check_breaks();
+    check_borrowed(op);
     if (op.state != Op::State::running) return true;
   }
   if (!op.region.lends) [[likely]] {
@@ -211,6 +209,25 @@ bool OperationRunner::pass(Op& op) {
   if (!group.window.is_read_by_all(op.seq)) return first;
   finish(op);
   return true;
+}
+
+/// Breaks the group if a rank may have changed its input while we read it: its operation has ended
+/// without us. It has shown that before, by its break word or the end of the group. Another rank
+/// that breaks the group may have told it, and not us yet, so our own break word is not enough.
+void OperationRunner::check_borrowed(Op& op) {
+  Group& group = *op.group;
+  shm::fence_if_needed(true);  // between our reads and the look; pairs with end_all
+  const auto ended = std::ranges::find_if(group.local_members, [&](int rank) {
+    return op.region.input_of(rank) != nullptr && has_closed(*group.member(rank).block);
+  });
+  // A rank ends a broken group, too, and has shown the break before.
+  if (propagation_.hear_of_break(group) || ended == group.local_members.end()) return;
+  propagation_.break_group(
+      group, Outcome(Errc::peer_left,
+                     op_text(op) + ": " + name_of(world_, group, *ended) +
+                         " has destroyed the group while its input was read. Wait for the Work of "
+                         "an operation before its group ends; the group is broken.")
+                 .with_culprit(*ended));
 }
 
 void OperationRunner::finish(Op& op) noexcept {
@@ -233,6 +250,7 @@ void OperationRunner::end(Op& op) noexcept {
     if (op.failed) channel_.let_go(op.streams);  // else nothing is on its way
   }
   release_memory(op);
+  op.region.forget_inputs();
   if (op.plan->schedule->messages || op.agreement.uses_tokens) channel_.operation_ended();
   if (active_.size() == 1)
     active_.clear();
@@ -264,6 +282,8 @@ void OperationRunner::end_all(Group& group) noexcept {
   channel_.drop_held(group.id);
   group.window.close();
   (void)groups_.settle(group);
+  // Before callers write inputs that others may be reading; pairs with check_borrowed.
+  shm::fence_if_needed(true);
 }
 
 }  // namespace tutti::engine

@@ -63,6 +63,7 @@ class OperationRunner final : public FailurePropagation::Operations {
   [[nodiscard]] bool take_memory(Op& op);
   void report(Op& op, const Interpreter::Finding& finding);
   [[nodiscard]] bool pass(Op& op);
+  void check_borrowed(Op& op);
   void finish(Op& op) noexcept;
   void end(Op& op) noexcept;
   void release_memory(Op& op) noexcept;

@@ -78,7 +78,6 @@ void RegionChannel::use_no_stage(const Group& group, RegionState& state) const n
   state.stage_offset = 0;
   state.stage = nullptr;
   state.stage_of[static_cast<std::size_t>(group.rank)] = nullptr;
-  state.input_of(group.rank) = nullptr;
 }
 
 bool RegionChannel::use_input_as_stage(const Group& group, RegionState& state,
@@ -184,7 +183,6 @@ RegionChannel::Lines RegionChannel::find_stage(RegionState& state, const BoundPl
   const bool input = (word & shm::kOfInput) != 0;
   const std::uint64_t offset = word & ~shm::kOfInput;
   state.stage_of[static_cast<std::size_t>(rank)] = peer.arena + offset;
-  state.input_of(rank) = nullptr;
   // A rank that stages nothing (a receiver of a broadcast) exposes nothing, at offset 0.
   if (word == 0) return Lines::here;
   if (input && (!plan.stages_inputs || offset < shm::kUserOffset)) [[unlikely]]

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -39,6 +40,13 @@ struct RegionState {
   /// That second part.
   [[nodiscard]] const std::byte*& input_of(int rank) noexcept {
     return stage_of[stage_of.size() / 2 + static_cast<std::size_t>(rank)];
+  }
+  /// The operation has ended: the next one in its slot begins without any.
+  void forget_inputs() noexcept {
+    if (lends || borrows) [[unlikely]]
+      std::fill(stage_of.begin() + static_cast<std::ptrdiff_t>(stage_of.size() / 2), stage_of.end(),
+                nullptr);
+    lends = borrows = false;
   }
 };
 

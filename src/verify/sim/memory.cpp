@@ -11,8 +11,10 @@ namespace tutti::verify::sim {
 
 namespace {
 
-// Sparse: only what is touched costs. Room for staging beside the ring.
-constexpr std::size_t kArena = shm::kHeapOffset + (std::size_t{1} << 30);
+// Sparse: only what is touched costs. Room for staging beside the ring, and for some inputs that
+// other ranks read where they lie.
+constexpr std::size_t kUserBytes = std::size_t{64} << 20;
+constexpr std::size_t kArena = shm::kUserOffset + kUserBytes;
 
 /// Mapping and unmapping costs more than many a simulation.
 class Spare {
@@ -71,6 +73,7 @@ Memory::Memory(std::vector<int> host_of) : host_of_(std::move(host_of)) {
       peer.control.words().rank = peer.rank;
       peer.control.words().pid = peer.rank + 1;
       base::at(regions_, peer.rank).arena = arenas_.back();
+      base::at(regions_, peer.rank).user_bytes = kUserBytes;
       peers.push_back(peer);
     }
     for (std::size_t local = 0; local < ranks.size(); ++local) {
