@@ -146,7 +146,9 @@ void Interpreter::move(Op& op, const Move& m) noexcept {
     kernels::copy_nt(m.dst, m.src, m.bytes);
     return;
   }
-  if (m.from != op.group->rank) regions_.sample_stage(*op.group, op.region, m.from, m.src, m.bytes);
+  // An input that was not staged may be in no cache, which says nothing about those of its rank.
+  if (m.from != op.group->rank && !op.region.borrows)
+    regions_.sample_stage(*op.group, op.region, m.from, m.src, m.bytes);
   if (m.bytes <= 16 && m.bytes >= 8) {
     kernels::copy_few(m.dst, m.src, m.bytes);
   } else if (op.program.out_past_cache && m.into == Space::output) {

@@ -44,7 +44,16 @@ class BorrowedInputs : public testing::Test {
     return host_.engine(rank).outcome(group(rank), ticket);
   }
 
-  Host host_{kRanks, [](World& world) { world.cpus = 8; }};
+  static TimePoint read_clock() noexcept {
+    ++clock_reads_;
+    return TimePoint(std::chrono::hours(1));
+  }
+
+  static inline int clock_reads_ = 0;
+  Host host_{kRanks, [](World& world) {
+               world.cpus = 8;
+               world.now = read_clock;
+             }};
   std::vector<std::span<float>> shared_;  ///< by rank
   std::vector<std::vector<float>> got_{kRanks, std::vector<float>(kCount)};
 };
@@ -107,6 +116,19 @@ TEST_F(BorrowedInputs, OfEarlierOperationsAreForgotten) {
   ASSERT_TRUE(outcome(1, ticket));
   EXPECT_TRUE(outcome(1, ticket)->ok()) << outcome(1, ticket)->message();
   EXPECT_THAT(got_[1], testing::Each(1.0F));
+}
+
+TEST_F(BorrowedInputs, TeachNothingAboutTheCachesOfOthers) {
+  for (const bool staged : {true, false}) {
+    clock_reads_ = 0;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::span<float> data =
+          rank == 0 && !staged ? shared_[0] : std::span(base::at(got_, rank));
+      submit(rank, Kind::broadcast, data, data);
+    }
+    host_.settle();
+    EXPECT_EQ(clock_reads_ > 0, staged);
+  }
 }
 
 }  // namespace
