@@ -20,6 +20,14 @@ bool OperationWindow::has_room(int most) noexcept {
   return is_passed_by_all(seq - back);
 }
 
+const Op* OperationWindow::first_running() const noexcept {
+  const Op* first = nullptr;
+  for (const Op& op : slots_) {
+    if (op.state == Op::State::running && (first == nullptr || op.seq < first->seq)) first = &op;
+  }
+  return first;
+}
+
 bool OperationWindow::shares_memory_with_running(const Collective& call) const noexcept {
   return std::ranges::any_of(slots_, [&](const Op& op) {
     return op.state == Op::State::running && op.shares_memory_with(call, group_.rank);

@@ -49,6 +49,8 @@ class OperationWindow {
   [[nodiscard]] Op& at(std::uint64_t seq) noexcept { return slots_[seq % slots_.size()]; }
   [[nodiscard]] auto begin() noexcept { return slots_.begin(); }
   [[nodiscard]] auto end() noexcept { return slots_.end(); }
+  /// The first operation that has not ended; nullptr: none runs.
+  [[nodiscard]] const Op* first_running() const noexcept;
   /// No number is left for one more operation.
   [[nodiscard]] bool is_exhausted() const noexcept { return started_ == kLastOperation; }
   /// The slot of the next operation is free, and the ranks of our host are so near that at most

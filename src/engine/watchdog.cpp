@@ -82,14 +82,12 @@ void Watchdog::note_in_record() {
 /// Only for the first operation of each group: later ones wait for it, or for the same ranks.
 void Watchdog::look_for_stalls(TimePoint now) {
   for (Op* const op : ticked_) {
-    if (op->state == Op::State::running && op->seq == op->group->window.done_upto() + 1)
-      stalls_.look(*op, now);
+    if (op == op->group->window.first_running()) stalls_.look(*op, now);
   }
   if (parts_.operations.queued() == 0) return;
   for (const auto& [id, group] : parts_.groups) {
     const bool waits = group->window.has_queued() && !group->broken;
-    if (waits && group->window.done_upto() == group->window.started())
-      stalls_.look_at_queue(*group, now);
+    if (waits && group->window.first_running() == nullptr) stalls_.look_at_queue(*group, now);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/log.hpp"
 #include "host.hpp"
 #include "transport/shm/park.hpp"
 
@@ -18,6 +19,7 @@ class BorrowedInputs : public testing::Test {
   static constexpr int kRanks = 3;
 
   BorrowedInputs() {
+    now_ = TimePoint(std::chrono::hours(1));
     EXPECT_TRUE(host_.make_all(kGroup));
     for (int rank = 0; rank < kRanks; ++rank) {
       auto* const memory = host_.regions(rank).arena + transport::shm::kUserOffset;
@@ -46,13 +48,15 @@ class BorrowedInputs : public testing::Test {
 
   static TimePoint read_clock() noexcept {
     ++clock_reads_;
-    return TimePoint(std::chrono::hours(1));
+    return now_;
   }
 
+  static inline TimePoint now_;
   static inline int clock_reads_ = 0;
   Host host_{kRanks, [](World& world) {
                world.cpus = 8;
                world.now = read_clock;
+               world.stall_warning = std::chrono::seconds(30);
              }};
   std::vector<std::span<float>> shared_;  ///< by rank
   std::vector<std::vector<float>> got_{kRanks, std::vector<float>(kCount)};
@@ -68,6 +72,18 @@ TEST_F(BorrowedInputs, AreInUseUntilAllHaveReadThem) {
   host_.settle();
   EXPECT_TRUE(outcome(0, ticket)->ok());
   for (const int rank : {1, 2}) EXPECT_THAT(base::at(got_, rank), testing::Each(1.0F));
+}
+
+TEST_F(BorrowedInputs, ThatNobodyReadsForLongAreLogged) {
+  std::vector<std::string> told;
+  base::set_log_sink([&](LogLevel, std::string_view text) { told.emplace_back(text); });
+  broadcast(0);
+  for (int second = 0; second < 40; ++second) {
+    host_.engine(0).tick();
+    now_ += std::chrono::seconds(1);
+  }
+  base::set_log_sink({});
+  EXPECT_THAT(told, testing::ElementsAre(testing::HasSubstr("rank 1 has not made this call yet")));
 }
 
 TEST_F(BorrowedInputs, ABreakThatHasReachedTheirRankOnlyCountsForAll) {
