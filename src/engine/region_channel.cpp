@@ -135,9 +135,11 @@ void RegionChannel::signal(const Group& group, const RegionState& state, int cou
 
 void RegionChannel::tell_passed(const Group& group, const Op& op) noexcept {
   shm::raise_counter(group.block->done, group.window.done_word());  // we have read peers' memory
-  // A rank may sleep until there is room. If it is far ahead, it gets room for many calls at once.
+  // A rank may sleep until there is room, or until we have read its input. If it is far ahead, it
+  // gets room for many calls at once. Later operations that had passed before are told only now.
   constexpr std::uint64_t kEvery = 16;
-  if (op.plan->window == shm::kWindow || op.seq % kEvery == 0) ring_all(group);
+  if (op.plan->window == shm::kWindow || op.seq % kEvery == 0 || group.window.done_upto() > op.seq)
+    ring_all(group);
 }
 
 RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, const BoundPlan& plan,
