@@ -18,6 +18,9 @@ namespace {
 
 /// A rank that is far ahead of others has staged at most so much in a group.
 constexpr std::size_t kAheadBytes = std::size_t{256} << 10;
+/// Inputs of which no more is staged are always staged: that takes less time than to wait until
+/// others have read them. With more the window is kWindow, so the end of each rank wakes others.
+constexpr std::size_t kLeastLent = kAheadBytes / shm::kWindow;
 constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
 constexpr std::size_t kStreamBytesOfHost = std::size_t{32} << 20;
 
@@ -203,9 +206,8 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
     bound.stage_bytes = static_cast<std::size_t>(stage_slots) * bound.slot_bytes;
   if (topology_.one_host()) {
     bound.window = window_of(schedule, bound.stage_bytes);
-    // Only there each rank wakes the others at its end. Less is copied in the same time.
-    bound.stages_inputs = bound.stage_bytes > 0 && bound.window == shm::kWindow &&
-                          !traits_of(schedule.kind).reduces && !schedule.messages;
+    bound.stages_inputs =
+        bound.stage_bytes > kLeastLent && !traits_of(schedule.kind).reduces && !schedule.messages;
     bound.only_receives = traits_of(schedule.kind).reads == On::root && rank_ != call.root;
   }
   for (const plan::Step& step : schedule.steps) {

@@ -71,6 +71,26 @@ TEST_F(PlanCacheTest, CallsThatStageLittleMayBeFarApart) {
   EXPECT_EQ(hosts.find(broadcast(1)).window, transport::shm::kWindow);
 }
 
+TEST_F(PlanCacheTest, OnlyLargeInputsAreReadWhereTheyLie) {
+  PlanCache eight(0, plan::make_topology(std::vector<int>(8, 0)), 8, {});
+  PlanCache hosts(0, plan::make_topology({0, 0, 1}), 8, {});
+  const auto gather = [](Kind kind, std::size_t bytes, std::size_t ranks) {
+    return Collective{.kind = kind,
+                      .input = TensorView(nullptr, DType::uint8, bytes),
+                      .output = TensorView(nullptr, DType::uint8, bytes * ranks)};
+  };
+  for (const Kind kind : {Kind::all_gather, Kind::gather}) {
+    // 31 KiB: of counters, so its window is that of large ones.
+    for (const std::size_t small : {std::size_t{64}, std::size_t{31} << 10, std::size_t{1} << 15})
+      EXPECT_FALSE(eight.find(gather(kind, small, 8)).stages_inputs) << small;
+    const BoundPlan& large = eight.find(gather(kind, (std::size_t{1} << 15) + 1, 8));
+    EXPECT_TRUE(large.stages_inputs);
+    EXPECT_EQ(large.window, transport::shm::kWindow) << "so the end of each rank wakes the others";
+    EXPECT_FALSE(hosts.find(gather(kind, std::size_t{1} << 20, 3)).stages_inputs);
+  }
+  EXPECT_FALSE(cache_.find(all_reduce(1'000'000)).stages_inputs);
+}
+
 TEST_F(PlanCacheTest, FewElementsOfAnyDtypeAreDoneAsOneShot) {
   for (int number = 0; number < kDTypeCount; ++number) {
     const auto dtype = static_cast<DType>(number);
