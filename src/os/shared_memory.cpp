@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,13 @@ Outcome failed(const char* what) {
   const int error = errno;
   return Outcome(Errc::resource,
                  std::string(system_error(std::string(what) + " failed", error).message()));
+}
+
+/// To take more would end some process. The kernel refuses it of ordinary memory, but not of this.
+std::size_t memory_of_the_system() noexcept {
+  struct sysinfo all = {};
+  if (::sysinfo(&all) != 0) return ~std::size_t{0};
+  return (all.totalram + all.totalswap) * all.mem_unit;
 }
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -250,9 +258,10 @@ std::span<std::byte> pages_of(std::byte* data, std::size_t size, std::size_t pag
 Outcome populate(std::byte* data, std::size_t size) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::span<std::byte> pages = pages_of(data, size, page);
-  if (::madvise(pages.data(), pages.size(), MADV_POPULATE_WRITE) == 0) return Outcome();
+  const bool more = pages.size() > memory_of_the_system();
+  if (!more && ::madvise(pages.data(), pages.size(), MADV_POPULATE_WRITE) == 0) return Outcome();
   // EFAULT: a touch would end in SIGBUS.
-  if (errno == EFAULT || errno == ENOMEM || errno == ENOSPC) {
+  if (more || errno == EFAULT || errno == ENOMEM || errno == ENOSPC) {
     return Outcome(Errc::resource, "the system has no " + std::to_string(pages.size()) +
                                        " bytes of shared memory left; allow this process more (the "
                                        "limit of its cgroup), or free some");
@@ -267,7 +276,9 @@ Outcome populate(std::byte* data, std::size_t size) {
   return Outcome();
 }
 
-void discard(std::byte* data, std::size_t size) noexcept { ::madvise(data, size, MADV_REMOVE); }
+bool discard(std::byte* data, std::size_t size) noexcept {
+  return ::madvise(data, size, MADV_REMOVE) == 0;
+}
 
 void share_with_children(std::byte* data, std::size_t size) noexcept {
   ::madvise(data, size, MADV_DOFORK);

@@ -75,7 +75,8 @@ class PartialMapping {
 /// lacks.
 [[nodiscard]] Outcome populate(std::byte* data, std::size_t size);
 /// Gives whole pages of shared memory back to the system; they are zero when they are used again.
-void discard(std::byte* data, std::size_t size) noexcept;
+/// False: the system does not take them, since they are locked, or in a sandbox.
+[[nodiscard]] bool discard(std::byte* data, std::size_t size) noexcept;
 /// Children that are forked from now on have these pages, too, and share them.
 void share_with_children(std::byte* data, std::size_t size) noexcept;
 

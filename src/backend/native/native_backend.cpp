@@ -217,8 +217,8 @@ Result<std::shared_ptr<std::byte>> NativeBackend::allocate(std::size_t bytes) no
     return Outcome(Errc::resource, "no memory for a buffer");
   }
   base::log_limited(base::Level::info, "alloc.full",
-                    "the memory that other ranks of this host can read is used up: alloc gives "
-                    "memory that is read through staging");
+                    "alloc gives ordinary memory: that which other ranks of this host can read is "
+                    "used up, or the address space of this process is limited (ulimit -v)");
   return ordinary_memory(bytes);
 }
 

@@ -197,9 +197,9 @@ Outcome Host::map(const std::vector<int>& ranks, os::Fd memory, std::uint64_t id
   Result<std::byte*> arena = memory_->own(self, rank_);
   if (!arena) return arena.status();
   regions_.arena = *arena;
-  user_memory_ = std::make_shared<UserMemory>(memory_, *arena);
   regions_.peers[self].arena_bytes = kArenaBytes;
   if (memory_->whole()) {
+    user_memory_ = std::make_shared<UserMemory>(memory_, *arena);
     regions_.user_bytes = kArenaBytes - kUserOffset;
     return Outcome();
   }

@@ -54,8 +54,9 @@ class Host {
   [[nodiscard]] Outcome populate(std::byte* data, std::size_t size) {
     return memory_->populate(data, size);
   }
-  /// UserMemory::allocate
+  /// UserMemory::allocate. Null, too, where no input is read where it lies (Regions::user_bytes).
   [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) {
+    if (user_memory_ == nullptr) return std::shared_ptr<std::byte>();
     return user_memory_->allocate(bytes);
   }
   [[nodiscard]] int event_fd() const noexcept { return own_.event.get(); }
@@ -78,7 +79,7 @@ class Host {
   os::Fd spare_;
   RankDescriptors own_;
   std::shared_ptr<HostMemory> memory_;
-  std::shared_ptr<UserMemory> user_memory_;
+  std::shared_ptr<UserMemory> user_memory_;  ///< null where the address space is limited
   os::DeathSet deaths_;
   std::vector<os::Fd> events_;  ///< of peers, by local index
   std::vector<int> ended_;      ///< the last answer of `ended`

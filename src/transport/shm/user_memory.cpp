@@ -1,6 +1,9 @@
 #include "transport/shm/user_memory.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <new>
 #include <utility>
@@ -10,9 +13,9 @@
 namespace tutti::transport::shm {
 
 Result<std::shared_ptr<std::byte>> UserMemory::allocate(std::size_t bytes) {
-  constexpr std::size_t kPage = 4096;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   if (bytes > kArenaBytes) return std::shared_ptr<std::byte>();
-  bytes = std::max((bytes + kPage - 1) / kPage * kPage, kPage);
+  bytes = std::max((bytes + page - 1) / page * page, page);
   std::size_t begin = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -25,19 +28,21 @@ Result<std::shared_ptr<std::byte>> UserMemory::allocate(std::size_t bytes) {
     if (begin + bytes < end) free_[begin + bytes] = end;
   }
   if (Outcome s = memory_->populate(begin_ + begin, bytes); !s.ok()) {
+    (void)os::discard(begin_ + begin, bytes);
     give_back(begin, bytes);
     return s;
   }
   os::share_with_children(begin_ + begin, bytes);
   return std::shared_ptr<std::byte>(begin_ + begin,
                                     [self = shared_from_this(), begin, bytes](std::byte*) {
-                                      if (self->forks_ == base::fork_generation())
-                                        self->give_back(begin, bytes);
+                                      if (self->forks_ != base::fork_generation()) return;
+                                      std::byte* const data = self->begin_ + begin;
+                                      if (!os::discard(data, bytes)) std::memset(data, 0, bytes);
+                                      self->give_back(begin, bytes);
                                     });
 }
 
 void UserMemory::give_back(std::size_t begin, std::size_t bytes) noexcept {
-  os::discard(begin_ + begin, bytes);
   const std::lock_guard lock(mutex_);
   try {
     auto next = free_.upper_bound(begin);

@@ -30,6 +30,7 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
   [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes);
 
  private:
+  /// These bytes are zero.
   void give_back(std::size_t begin, std::size_t bytes) noexcept;
 
   const std::uint64_t forks_ = base::fork_generation();

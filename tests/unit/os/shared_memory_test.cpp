@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -97,6 +98,14 @@ TEST(SharedMemory, AnyRangeCanBeTaken) {
   ASSERT_EQ(mincore(mapping.data(), 3 * 4096, there), 0);
   EXPECT_EQ(there[0] & 1, 1);
   EXPECT_EQ(there[1] & 1, 1);
+}
+
+TEST(SharedMemory, MoreThanTheMachineHasIsAnErrorAndEndsNobody) {
+  struct sysinfo all = {};
+  ASSERT_EQ(::sysinfo(&all), 0);
+  const std::size_t much = (all.totalram + all.totalswap) * all.mem_unit + kBytes;
+  const Mapping mapping = map_shared(make_memfd("test", much).value(), much, true).value();
+  EXPECT_EQ(populate(mapping.data(), much).code(), Errc::resource);
 }
 
 /// From now on this process is of another user, which may look into its own /proc.
