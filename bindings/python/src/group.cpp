@@ -194,7 +194,12 @@ nb::object health(const GroupHandle& self) {
 
 nb::object alloc(const GroupHandle& self, std::size_t bytes) {
   using Array = SharedArray<std::uint8_t>;
-  auto* const array = new Array(self.open()->alloc<std::uint8_t>(bytes));
+  const auto group = self.open();
+  Array* array = nullptr;
+  {
+    const WithoutGil unlocked;  // much memory takes long
+    array = new Array(group->alloc<std::uint8_t>(bytes));
+  }
   const nb::capsule owner(array, [](void* kept) noexcept { delete static_cast<Array*>(kept); });
   return nb::cast(
       nb::ndarray<nb::memview, std::uint8_t, nb::ndim<1>>(array->data(), {bytes}, owner));

@@ -65,9 +65,12 @@ def memory_of_the_host(r, n):
         dist.all_reduce(x)
         assert not x.any()
     assert dist.empty(0).shape == (0,) and dist.empty((2, 0, 3), "int8").shape == (2, 0, 3)
+    assert dist.empty(np.int64(3)).shape == (3,) and dist.empty([np.int8(2), 1]).shape == (2, 1)
     raises(ValueError, "negative", lambda: dist.empty((2, -1)))
+    raises(TypeError, "integer", lambda: dist.empty((2.5,)))
     raises(TypeError, "data type", lambda: dist.empty(3, "no type"))
     raises(dist.DistBackendError, "memory", lambda: dist.empty(1 << 58))
+    raises(dist.DistBackendError, "memory", lambda: dist.empty((1 << 40, 1 << 40)))
     kept = dist.empty(10_000, group=dist.new_group(list(range(n))))[5:]
     kept[:] = r
     assert (kept == r).all()

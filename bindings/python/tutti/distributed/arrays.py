@@ -1,7 +1,10 @@
 """Arrays in memory that the other ranks of the host can read."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from math import prod
+from operator import index
+from sys import maxsize
 from typing import Any
 
 from tutti.distributed.process_group import AnyGroup, is_non_member, member_group
@@ -14,17 +17,15 @@ def empty(shape: int | Sequence[int], dtype: Any = "float32", group: AnyGroup = 
 
     Returns a torch tensor if `dtype` is one of torch's, else a NumPy array. It may outlive the group; with the last
     array on it its memory goes back to the system. A child of a fork shares it with its parent."""
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = (index(shape),) if hasattr(shape, "__index__") else tuple(map(index, shape))
     if any(size < 0 for size in sizes):
         raise ValueError(f"empty: a shape has no negative sizes, and this one is {sizes}")
     pg = None if is_non_member(group) else member_group(group, "empty")
     if pg is None:
         raise ValueError("empty: this process is not in the group")
-    if type(dtype).__module__ == "torch":
-        import torch
-        memory = pg._low.alloc(prod(sizes) * dtype.itemsize)
-        return torch.frombuffer(memory, dtype=dtype).reshape(sizes) if len(memory) else torch.empty(sizes, dtype=dtype)
-    import numpy
-    dtype = numpy.dtype(dtype)
-    memory = pg._low.alloc(prod(sizes) * dtype.itemsize)
-    return numpy.frombuffer(memory, dtype=dtype).reshape(sizes) if len(memory) else numpy.empty(sizes, dtype=dtype)
+    of_torch = type(dtype).__module__ == "torch"
+    library = import_module("torch" if of_torch else "numpy")
+    dtype = dtype if of_torch else library.dtype(dtype)
+    # What no number of bytes can be is refused as what there is no memory for.
+    memory = pg._low.alloc(min(prod(sizes) * dtype.itemsize, maxsize))
+    return library.frombuffer(memory, dtype=dtype).reshape(sizes) if len(memory) else library.empty(sizes, dtype=dtype)
