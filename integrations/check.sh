@@ -33,6 +33,12 @@ if [ -z "$wheel" ]; then
 fi
 say "installing $(basename "$wheel") ${packages[*]}"
 "${pip[@]}" install "$wheel" pytest "${packages[@]}"
+if [ "$name" = vllm ]; then
+  # torchvision and its like are for CUDA here, and then break an import of vLLM's. tutti-torch is built for vLLM's torch.
+  "${pip[@]}" uninstall -y torchvision torchaudio torchcodec
+  "${pip[@]}" install "scikit-build-core>=0.11,<2"
+  CXX=${CXX-c++} "${pip[@]}" install --no-build-isolation ./bindings/torch
+fi
 own="integrations/$name/pyproject.toml" # a package beside tutti's
 [ ! -f "$own" ] || "${pip[@]}" install --no-deps "./integrations/$name"
 
@@ -40,6 +46,9 @@ export PATH="$venv/bin:$PATH"
 say "tests"
 timeout 1200 pytest -q -o faulthandler_timeout=120 --junitxml "$folder/results.xml" "integrations/$name/tests"
 say "example"
-timeout 300 tuttirun --nproc-per-node 2 "integrations/$name/example.py"
+case $name in
+  ray | vllm) timeout 300 python "integrations/$name/example.py" ;; # these start their processes themselves
+  *) timeout 300 tuttirun --nproc-per-node 2 "integrations/$name/example.py" ;;
+esac
 say "benchmark"
 timeout 600 python "integrations/$name/bench.py"

@@ -11,6 +11,7 @@ import time
 import ray
 import tutti
 from ray.experimental import internal_kv
+from ray.util import get_node_ip_address
 
 _NAMESPACE = "tutti"  # of Ray's key-value store, which all jobs of a cluster share
 _POLL = (0.01, 0.5)  # seconds between two looks for rank 0's address: at first, and at most
@@ -32,7 +33,7 @@ def meet(name: str, rank: int, size: int) -> tutti.ProcessGroup:
         group = _join(store, name, rank, size, config)
     else:
         job = secrets.token_hex(16)  # a rank that comes with an old address finds another job there, or nobody
-        host = ray.util.get_node_ip_address()
+        host = get_node_ip_address()
         store = tutti.TCPStore(host, 0, size, is_master=True, wait_for_workers=False, encrypt=config.tls, job=job)
         entry = f"{job} {store.port} {host}".encode()
         internal_kv._internal_kv_put(key, entry, overwrite=True, namespace=_NAMESPACE)
