@@ -33,7 +33,8 @@ def make_sides(worker: object) -> str:
     group = dist.new_group(tp.ranks, backend="gloo")
     stock = CpuCommunicator(cpu_group=tp.cpu_group, device=tp.device, device_group=group, unique_name=tp.unique_name)
     worker.sides = {"vLLM": (stock, group), "tutti": (tp.device_communicator, tp.device_group)}  # type: ignore[attr-defined]
-    return f"{type(stock.dist_module).__name__} on {group.name()}, {type(tp.device_communicator).__module__} on {tp.device_group.name()}"
+    return (f"vLLM's by {getattr(stock.dist_module, '__name__', type(stock.dist_module).__name__)} on {dist.get_backend(group)}, "
+            f"{type(tp.device_communicator).__module__} on {dist.get_backend(tp.device_group)}")
 
 
 def change(worker: object, side: str) -> None:

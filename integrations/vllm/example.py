@@ -18,8 +18,9 @@ HERE = pathlib.Path(__file__).parent
 
 def backend(worker: object) -> str:
     """What the tensor-parallel group of a worker runs on."""
+    import torch.distributed as dist
     from vllm.distributed import get_tp_group
-    return str(get_tp_group().device_group.name())
+    return str(dist.get_backend(get_tp_group().device_group))
 
 
 def main() -> None:

@@ -162,6 +162,28 @@ def coordinator():
         group.destroy()
 
 
+def sglang():
+    """In SGLang's group, with the hook of the page."""
+    import tutti_hook
+    calls = []
+    replaced = tutti_hook.all_reduce
+    tutti_hook.all_reduce = lambda *arguments: calls.append(1) or replaced(*arguments)
+    tutti_hook.register()
+    from sglang.srt.plugins.hook_registry import HookRegistry
+    HookRegistry.apply_hooks()
+    import sglang.srt.distributed.parallel_state as state
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    state.init_distributed_environment(world_size=size, rank=rank, local_rank=rank, distributed_init_method="env://",
+                                       backend="tutti")
+    group = state.init_model_parallel_group([list(range(size))], rank, "tutti", group_name="tp")
+    assert dist.get_backend(group.device_group) == "tutti"
+    for dtype in (torch.bfloat16, torch.float32):
+        x = group.all_reduce(torch.full((4, 8), rank + 1.0, dtype=dtype))
+        assert x.dtype == dtype and (x == size * (size + 1) / 2).all()
+    assert len(calls) == 2
+    assert torch.equal(group.all_gather(torch.full((2,), float(rank))), torch.arange(float(size)).repeat_interleave(2))
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](*sys.argv[2:])
     if dist.is_initialized():

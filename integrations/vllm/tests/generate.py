@@ -9,12 +9,13 @@ os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1", "VL
 
 def groups(worker):
     """What the groups of a worker run on."""
+    import torch.distributed as dist
     from vllm.distributed import parallel_state
     made = {}
     for name in ("tp", "pp"):
         group = getattr(parallel_state, f"get_{name}_group")()
         if group.world_size > 1:
-            made[name] = [group.device_group.name(), type(group.device_communicator).__module__]
+            made[name] = [dist.get_backend(group.device_group), type(group.device_communicator).__module__]
     return made
 
 
