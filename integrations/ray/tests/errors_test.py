@@ -95,6 +95,15 @@ def test_calls_that_differ(new_crew):
             ray.get(each, timeout=30)
 
 
+@pytest.mark.parametrize("places, text", [(((0, 2), (1, 3)), "disagree on the number of processes"),
+                                          (((0, 3), (1, 3), (1, 3)), "rank 1 of 3 was given to two processes")])
+def test_ranks_that_do_not_fit(crew, places, text):
+    waiting = [member.call.remote(cases.init, *place, "unfit") for member, place in zip(crew.members, places)]
+    for each in waiting:
+        with pytest.raises(tutti.DisagreementError, match=text):
+            ray.get(each, timeout=30)
+
+
 def test_register_again(crew):
     crew.run(cases.register_twice)
 

@@ -64,7 +64,11 @@ def _find_store(key: str, name: str, rank: int, config: tutti.Config) -> tutti.T
             job, port, host = entry.decode().split(" ")
             try:
                 return tutti.TCPStore(host, int(port), None, timeout=min(one_try, left), encrypt=config.tls, job=job)
-            except tutti.TimeoutError as problem:
+            except tutti.NetworkError as problem:
+                # Refused: another job has the port of a killed rank 0, or the ranks have different keys, which is final.
+                refused = not isinstance(problem, tutti.TimeoutError)
+                if refused and internal_kv._internal_kv_get(key, namespace=_NAMESPACE) == entry:
+                    raise
                 why, one_try = str(problem), min(2 * one_try, 60.0)
         if time.monotonic() > warning:
             warning = float("inf")
