@@ -1,6 +1,6 @@
 """Time of a token in vLLM with two ranks, on tutti and on what vLLM has without the plug-in.
 
-    python integrations/vllm/bench.py [--hidden 512] [--layers 4]
+    python integrations/vllm/bench.py [--hidden 512] [--layers 4] [--prompts 1,8]
 
 One vLLM runs both: its workers hold a group of each kind and change between them from turn to turn, so torch.compile
 is off. The model has random weights. The table has medians over the rounds, and the median of the ratios within a round.
@@ -19,8 +19,8 @@ import time
 os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
                "VLLM_LOGGING_LEVEL": "ERROR"}
 HERE = pathlib.Path(__file__).parent
-ROUNDS = 11
-TOKENS = 32
+TOKENS = 16  # of each prompt in a turn
+BUDGET = 20.0  # seconds of the rounds with one number of prompts; there are 3 at least
 SIDES = ("vLLM", "tutti")
 
 
@@ -60,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hidden", type=int, default=512, help="width of the model [%(default)s]")
     parser.add_argument("--layers", type=int, default=4, help="[%(default)s]")
+    parser.add_argument("--prompts", default="1,8", help="how many at a time [%(default)s]")
     options = parser.parse_args()
     from vllm import LLM, SamplingParams
     with tempfile.TemporaryDirectory() as folder:
@@ -69,21 +70,22 @@ def main() -> None:
                   kv_cache_memory_bytes=1 << 28)
         print(machine())
         print("communicators:", llm.collective_rpc(make_sides)[0])
-        print(f"hidden {options.hidden}, {options.layers} layers, 2 ranks, {ROUNDS} rounds; ms for a token of each prompt\n")
-        print("| prompts at a time | vLLM | tutti | ratio |\n|---|---|---|---|")
+        print(f"hidden {options.hidden}, {options.layers} layers, 2 ranks; ms for a token of each prompt\n")
+        print("| prompts at a time | vLLM | tutti | ratio | rounds |\n|---|---|---|---|---|")
         sampling = SamplingParams(temperature=0, max_tokens=TOKENS, ignore_eos=True, detokenize=False)
-        for count in (1, 8):
+        for count in map(int, options.prompts.split(",")):
             prompts = [{"prompt_token_ids": list(range(3 + i, 19 + i))} for i in range(count)]
             times: dict[str, list[float]] = {side: [] for side in SIDES}
-            for number in range(ROUNDS + 1):
-                for side in SIDES[::1 if number % 2 else -1]:
+            until = time.monotonic() + BUDGET
+            while len(times["tutti"]) < 4 or time.monotonic() < until:
+                for side in SIDES[::1 if len(times["tutti"]) % 2 else -1]:
                     llm.collective_rpc(change, args=(side,))
                     began = time.perf_counter()
                     llm.generate(prompts, sampling, use_tqdm=False)
                     times[side].append((time.perf_counter() - began) / TOKENS * 1e3)
             stock, ours = (statistics.median(times[side][1:]) for side in SIDES)  # the first warms up
             ratio = statistics.median(b / a for a, b in zip(times["vLLM"][1:], times["tutti"][1:]))
-            print(f"| {count} | {stock:.2f} | {ours:.2f} | {ratio:.2f} |", flush=True)
+            print(f"| {count} | {stock:.2f} | {ours:.2f} | {ratio:.2f} | {len(times['tutti']) - 1} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The plug-in in a real vLLM. A start of vLLM takes one to two minutes on two cores."""
+"""The plug-in in a real vLLM. A start of vLLM takes one to three minutes on two cores."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def model(tmp_path_factory):
 def generate(model, *options, **variables):
     """The tokens, and what the groups of each worker run on."""
     ended = subprocess.run([sys.executable, HERE / "generate.py", model, *options], text=True, capture_output=True,
-                           env=environment(**variables), timeout=290)
+                           env=environment(**variables), timeout=400)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     said = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith('{"tokens"')))
     return said["tokens"], said["groups"]
@@ -34,10 +34,9 @@ def test_group_coordinator(size):
     assert ended.returncode == 0, ended.stdout
 
 
-@pytest.mark.parametrize("parallel", ["tensor_parallel_size=2", "pipeline_parallel_size=2"])
 @pytest.mark.parametrize("eager", ["true", "false"])
-def test_tokens_are_those_of_the_stock_build(model, parallel, eager):
-    options = [parallel, f"enforce_eager={eager}"]
+def test_tokens_are_those_of_the_stock_build(model, eager):
+    options = ["tensor_parallel_size=2", f"enforce_eager={eager}"]
     stock, groups = generate(model, *options, **STOCK)
     for worker in groups:
         for on, module in worker.values():
@@ -45,7 +44,7 @@ def test_tokens_are_those_of_the_stock_build(model, parallel, eager):
     ours, groups = generate(model, *options)
     assert len(groups) == 2
     for worker in groups:
-        assert list(worker) == [parallel[0] + "p"]
+        assert list(worker) == ["tp"]
         for on, module in worker.values():
             assert on == "tutti" and module == "tutti_vllm.communicator"
     assert ours == stock
