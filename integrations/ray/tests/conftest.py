@@ -9,7 +9,7 @@ import ray
 import tutti.ray
 from ray import cloudpickle
 
-LIMIT = 60.0  # seconds for the answers of all actors to one call
+LIMIT = 150.0  # seconds for the answers of all actors to one call, and for their start on a busy machine
 
 cloudpickle.register_pickle_by_value(cases)  # this folder is not on the path of the workers
 
@@ -61,7 +61,7 @@ class Crew:
 def cluster():
     tutti.ray.register()
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False,
-             runtime_env={"env_vars": {"TUTTI_TIMEOUT": "40"}})
+             runtime_env={"env_vars": {"TUTTI_TIMEOUT": "120"}})
     yield
     ray.shutdown()
 

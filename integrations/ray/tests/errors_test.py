@@ -110,7 +110,7 @@ def test_register_again(crew):
 
 def python(program, *, path=None):
     environment = dict(os.environ, PYTHONPATH=str(path or ""))
-    return subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, text=True, capture_output=True)
+    return subprocess.run([sys.executable, "-c", program], env=environment, timeout=120, text=True, capture_output=True)
 
 
 def test_import_does_not_import_ray():

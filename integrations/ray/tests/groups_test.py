@@ -3,6 +3,7 @@
 import cases
 import pytest
 import ray
+from conftest import LIMIT
 from ray.experimental import internal_kv
 from ray.util import collective
 
@@ -40,7 +41,7 @@ def test_a_name_again(crew):
 
 def test_the_first_comes_last(crew):
     started = crew.start(cases.init, 3, "late", ranks=(1, 2)) + crew.start(cases.late, 3, "late", 1.0, ranks=(0,))
-    ray.get(started, timeout=60)
+    ray.get(started, timeout=LIMIT)
     assert crew.run(cases.sum_of, "late", ranks=range(3)) == [6.0] * 3
     crew.destroy("late", ranks=range(3))
 
@@ -49,7 +50,7 @@ def test_an_address_that_is_out_of_date(crew):
     """A rank 0 that was killed while it made the group has left its address."""
     key = f"{ray.get_runtime_context().namespace}/stale"
     internal_kv._internal_kv_put(key, b"job 1 127.0.0.1", overwrite=True, namespace="tutti")
-    ray.get(crew.start(cases.init, 2, "stale", ranks=(1,)) + crew.start(cases.late, 2, "stale", 0.5, ranks=(0,)), timeout=60)
+    ray.get(crew.start(cases.init, 2, "stale", ranks=(1,)) + crew.start(cases.late, 2, "stale", 0.5, ranks=(0,)), timeout=LIMIT)
     assert crew.run(cases.sum_of, "stale", ranks=range(2)) == [3.0] * 2
     crew.destroy("stale", ranks=range(2))
 

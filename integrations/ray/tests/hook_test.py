@@ -19,7 +19,7 @@ class Worker:
 
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False,
          runtime_env={"worker_process_setup_hook": tutti.ray.register})
-assert ray.get([Worker.remote().sum.remote(rank) for rank in range(2)], timeout=60) == [2.0, 2.0]
+assert ray.get([Worker.remote().sum.remote(rank) for rank in range(2)], timeout=100) == [2.0, 2.0]
 """
 
 
