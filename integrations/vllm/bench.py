@@ -1,6 +1,6 @@
 """Time of a token in vLLM with two ranks, on tutti and on what vLLM has without the plug-in.
 
-    python integrations/vllm/bench.py [--hidden 512] [--layers 4] [--prompts 1,8]
+    python integrations/vllm/bench.py [--hidden 512] [--layers 4] [--prompts 1,8] [--tokens 16]
 
 One vLLM runs both: its workers hold a group of each kind and change between them from turn to turn, so torch.compile
 is off. The model has random weights. The table has medians over the rounds, and the median of the ratios within a round.
@@ -18,8 +18,9 @@ import time
 
 os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1", "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
                "VLLM_LOGGING_LEVEL": "ERROR"}
+# The threads of both ranks do not take CPUs from each other.
+os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // 2)))
 HERE = pathlib.Path(__file__).parent
-TOKENS = 16  # of each prompt in a turn
 BUDGET = 20.0  # seconds of the rounds with one number of prompts; there are 3 at least
 SIDES = ("vLLM", "tutti")
 
@@ -61,6 +62,7 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=512, help="width of the model [%(default)s]")
     parser.add_argument("--layers", type=int, default=4, help="[%(default)s]")
     parser.add_argument("--prompts", default="1,8", help="how many at a time [%(default)s]")
+    parser.add_argument("--tokens", type=int, default=16, help="of each prompt in a turn [%(default)s]")
     options = parser.parse_args()
     from vllm import LLM, SamplingParams
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +74,7 @@ def main() -> None:
         print("communicators:", llm.collective_rpc(make_sides)[0])
         print(f"hidden {options.hidden}, {options.layers} layers, 2 ranks; ms for a token of each prompt\n")
         print("| prompts at a time | vLLM | tutti | ratio | rounds |\n|---|---|---|---|---|")
-        sampling = SamplingParams(temperature=0, max_tokens=TOKENS, ignore_eos=True, detokenize=False)
+        sampling = SamplingParams(temperature=0, max_tokens=options.tokens, ignore_eos=True, detokenize=False)
         for count in map(int, options.prompts.split(",")):
             prompts = [{"prompt_token_ids": list(range(3 + i, 19 + i))} for i in range(count)]
             times: dict[str, list[float]] = {side: [] for side in SIDES}
@@ -82,7 +84,7 @@ def main() -> None:
                     llm.collective_rpc(change, args=(side,))
                     began = time.perf_counter()
                     llm.generate(prompts, sampling, use_tqdm=False)
-                    times[side].append((time.perf_counter() - began) / TOKENS * 1e3)
+                    times[side].append((time.perf_counter() - began) / options.tokens * 1e3)
             stock, ours = (statistics.median(times[side][1:]) for side in SIDES)  # the first warms up
             ratio = statistics.median(b / a for a, b in zip(times["vLLM"][1:], times["tutti"][1:]))
             print(f"| {count} | {stock:.2f} | {ours:.2f} | {ratio:.2f} | {len(times['tutti']) - 1} |", flush=True)
