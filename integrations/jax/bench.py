@@ -15,6 +15,7 @@ import sys
 SIZES = ((8, 400), (64 << 10, 200), (4 << 20, 30))  # bytes, calls a round
 ROUNDS = 8
 PROCESSES = 2
+MARK = "bench: "  # gloo prints lines of its own
 
 
 def worker(transport, rank, port):
@@ -35,7 +36,7 @@ def worker(transport, rank, port):
             for size, _ in SIZES}
     for one in data.values():
         assert np.asarray(psum(one).addressable_shards[0].data)[0] == PROCESSES
-    print(jax.__version__, flush=True)
+    print(MARK + json.dumps(jax.__version__), flush=True)
     for line in sys.stdin:
         size, calls = map(int, line.split())
         times = []
@@ -43,7 +44,7 @@ def worker(transport, rank, port):
             begin = time.perf_counter()
             psum(data[size]).block_until_ready()
             times.append(time.perf_counter() - begin)
-        print(json.dumps(times), flush=True)
+        print(MARK + json.dumps(times), flush=True)
     os._exit(0)
 
 
@@ -56,18 +57,21 @@ class Job:
             port = probe.getsockname()[1]
         self.processes = [subprocess.Popen([sys.executable, __file__, transport, str(rank), str(port)], stdin=subprocess.PIPE,
                                            stdout=subprocess.PIPE, text=True) for rank in range(PROCESSES)]
-        self.version = self.answers()[0].strip()
+        self.version = self.answer()
 
-    def answers(self):
-        """A line of each process."""
-        return [process.stdout.readline() for process in self.processes]
+    def answer(self):
+        """What process 0 says, when all have answered."""
+        lines = [next((line for line in process.stdout if line.startswith(MARK)), None) for process in self.processes]
+        if None in lines:
+            raise SystemExit("a process of the benchmark has failed")
+        return json.loads(lines[0].removeprefix(MARK))
 
     def time(self, size, calls):
         """The seconds of each call on process 0."""
         for process in self.processes:
             process.stdin.write(f"{size} {calls}\n")
             process.stdin.flush()
-        return json.loads(self.answers()[0])
+        return self.answer()
 
     def end(self):
         """Ends the processes; the one with JAX's coordinator last."""

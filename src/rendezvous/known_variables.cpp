@@ -67,6 +67,7 @@ std::vector<std::string> known_variables() {
   std::vector<std::string> names = setting_variables();
   names.insert(names.end(), kRendezvousVariables.begin(), kRendezvousVariables.end());
   names.insert(names.end(), base::kLibraryVariables.begin(), base::kLibraryVariables.end());
+  names.insert(names.end(), base::kIntegrationVariables.begin(), base::kIntegrationVariables.end());
   names.emplace_back(os::kRecordVariable);
   return names;
 }

@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-// The types of MPItrampoline's wrapper ABI 2.9. Its handles are integers whose values a wrapper chooses.
+// The types of MPItrampoline's wrapper ABI 2.9. Its handles are integers whose values a wrapper
+// chooses.
 namespace tutti::jax {
 
 using Handle = std::uintptr_t;
@@ -11,7 +12,8 @@ using Handle = std::uintptr_t;
 inline constexpr int kSuccess = 0;
 inline constexpr int kFailure = 1;
 
-/// Values of the constants that jaxlib uses. A communicator that jaxlib makes has a handle above all of them.
+/// Values of the constants that jaxlib uses. A communicator that jaxlib makes has a handle above
+/// all of them.
 enum Fixed : Handle {
   null_handle = 0,
   world_handle = 1,

@@ -88,7 +88,8 @@ ConstTensorView input_of(const void* data, int count, Handle type) {
   return {data, dtype_of(type), count_of(count)};
 }
 
-/// Starts a send or receive, which must not outlive a failure of another one of the same permutation.
+/// Starts a send or receive, which must not outlive a failure of another one of the same
+/// permutation.
 template <class Start>
 int start(Handle communicator, Handle* request, Start begin) {
   *request = null_handle;
@@ -137,8 +138,8 @@ TUTTI_JAX_ABI int MPIABI_Query_thread(int* provided) {
   return kSuccess;
 }
 
-/// jaxlib refuses to make communicators on other threads than the main one, and its own pool runs large programs. Any
-/// thread may call tutti.
+/// jaxlib refuses to make communicators on other threads than the main one, and its own pool runs
+/// large programs. Any thread may call tutti.
 TUTTI_JAX_ABI int MPIABI_Is_thread_main(int* flag) {
   *flag = 1;
   return kSuccess;

@@ -9,16 +9,17 @@
 
 namespace tutti::jax {
 
-/// A communicator of jaxlib: a group, or the reason why there is none, with which all its operations fail. jaxlib
-/// ignores what MPI_Comm_split returns, so that a failure shows at the first operation.
+/// A communicator of jaxlib: a group, or the reason why there is none, with which all its
+/// operations fail. jaxlib ignores what MPI_Comm_split returns, so that a failure shows at the
+/// first operation.
 ///
 /// Threads: any; jaxlib calls the operations of one communicator one after the other.
 class Communicator {
  public:
   explicit Communicator(ProcessGroup group)
       : group_(std::move(group)), rank_(group_.rank()), size_(group_.size()) {}
-  /// One that failed. `rank` and `size` are still those that jaxlib works with: with others its loops over the ranks
-  /// might copy a rank's own data and never call an operation that fails.
+  /// One that failed. `rank` and `size` are still those that jaxlib works with: with others its
+  /// loops over the ranks might copy a rank's own data and never call an operation that fails.
   Communicator(std::string problem, int rank, int size)
       : problem_(std::move(problem)), rank_(rank), size_(size) {}
 

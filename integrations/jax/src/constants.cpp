@@ -2,8 +2,8 @@
 #include "failure.hpp"
 #include "names.hpp"
 
-// All symbols of the ABI but the functions that work, which are in calls.cpp. The loader in jaxlib reads the values
-// of the constants when it is loaded.
+// All symbols of the ABI but the functions that work, which are in calls.cpp. The loader in jaxlib
+// reads the values of the constants when it is loaded.
 namespace tutti::jax {
 namespace {
 

@@ -5,8 +5,8 @@
 
 namespace tutti::jax {
 
-/// Keeps the text for the MPI_Error_string that this thread calls next, and returns the error code. jaxlib puts the
-/// text into the exception that the program gets.
+/// Keeps the text for the MPI_Error_string that this thread calls next, and returns the error code.
+/// jaxlib puts the text into the exception that the program gets.
 int fail(std::string text);
 
 /// The text that `fail` kept last in this thread.

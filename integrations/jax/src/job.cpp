@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Python's functions. They return 0 if all is well, and give the texts that they return, or the text of their error, by
-// tutti_jax_give.
+// Python's functions. They return 0 if all is well, and give the texts that they return, or the
+// text of their error, by tutti_jax_give.
 using AskPlace = int (*)(Place* place, double seconds);
 using Exchange = int (*)(const char* name, const char* mine, std::size_t bytes, double seconds);
 

@@ -16,8 +16,8 @@ struct Place {
   }
 };
 
-/// Makes the world of all processes of the JAX job, which find each other by JAX's coordination service: functions of
-/// Python ask it. `limit` is for all of that.
+/// Makes the world of all processes of the JAX job, which find each other by JAX's coordination
+/// service: functions of Python ask it. `limit` is for all of that.
 ///
 /// Errors: those of init_process_group; InvalidArgument with Python's text where Python refuses.
 [[nodiscard]] ProcessGroup make_world(std::chrono::nanoseconds limit, Place& place);

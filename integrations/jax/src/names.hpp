@@ -1,7 +1,7 @@
 #pragma once
 
-// Names of MPI 3.1 that MPItrampoline's wrapper ABI 2.9 has, without their prefix, and that no call of
-// jaxlib needs: the loader refuses a library in which one is missing.
+// Names of MPI 3.1 that MPItrampoline's wrapper ABI 2.9 has, without their prefix, and that no call
+// of jaxlib needs: the loader refuses a library in which one is missing.
 
 // clang-format off
 

@@ -17,11 +17,11 @@ namespace tutti::jax {
 class Requests {
  public:
   [[nodiscard]] Handle keep(const SharedCommunicator& of, Work work);
-  /// Waits for the request, which is over then. Throws as Work::wait, and after `give_up`; InvalidArgument if there is
-  /// no such request.
+  /// Waits for the request, which is over then. Throws as Work::wait, and after `give_up`;
+  /// InvalidArgument if there is no such request.
   void wait(Handle request);
-  /// Breaks the group and waits for all requests of the communicator. jaxlib frees the memory of all of them as soon
-  /// as it hears that one has failed.
+  /// Breaks the group and waits for all requests of the communicator. jaxlib frees the memory of
+  /// all of them as soon as it hears that one has failed.
   void give_up(const SharedCommunicator& of, const std::string& why);
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// The few functions of Python that are needed here. Weak, because the library does not link with Python: jaxlib
-// calls it in a process of Python, which has them.
+// The few functions of Python that are needed here. Weak, because the library does not link with
+// Python: jaxlib calls it in a process of Python, which has them.
 extern "C" {
 [[gnu::weak]] int Py_IsInitialized();
 [[gnu::weak]] int PyGILState_Check();
@@ -11,8 +11,8 @@ extern "C" {
 
 namespace tutti::jax {
 
-/// Lets go of the GIL if this thread has it. Making and ending a world wait for the progress thread, which may want
-/// the GIL for a log sink of Python.
+/// Lets go of the GIL if this thread has it. Making and ending a world wait for the progress
+/// thread, which may want the GIL for a log sink of Python.
 class WithoutGil {
  public:
   WithoutGil() noexcept

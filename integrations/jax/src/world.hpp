@@ -12,17 +12,19 @@ namespace tutti::jax {
 
 /// The world of the JAX job and its communicators.
 ///
-/// Lifetime: of the process, since jaxlib frees communicators after MPI_Finalize, while the process exits.
+/// Lifetime: of the process, since jaxlib frees communicators after MPI_Finalize, while the process
+///           exits.
 /// Threads:  any.
 class World {
  public:
   static World& get();
 
-  /// MPI_Init_thread. Never throws: without a world every communicator fails with the reason. A second begin (JAX made
-  /// a new client in this process) uses the same world, unless that is broken.
+  /// MPI_Init_thread. Never throws: without a world every communicator fails with the reason. A
+  /// second begin (JAX made a new client in this process) uses the same world, unless that is
+  /// broken.
   void begin();
-  /// Leaves the job, so that no other process waits for this one: all communicators fail from now on. MPI_Finalize is too
-  /// early for it, since computations may still run.
+  /// Leaves the job, so that no other process waits for this one: all communicators fail from now
+  /// on. MPI_Finalize is too early for it, since computations may still run.
   void leave();
   [[nodiscard]] bool begun() const;
   [[nodiscard]] bool ended() const;
