@@ -75,8 +75,7 @@ std::size_t count_of(int count) {
   if (count < 0)
     refuse(
         "the array is too large: JAX's MPI interface moves less than 2^31 elements at a time, and "
-        "in all_to_all "
-        "and ppermute less than 2 GiB to one process");
+        "in all_to_all and ppermute less than 2 GiB to one process");
   return static_cast<std::size_t>(count);
 }
 

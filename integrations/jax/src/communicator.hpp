@@ -25,7 +25,6 @@ class Communicator {
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
-  [[nodiscard]] bool healthy() const { return group_ && group_.health().ok(); }
   /// Throws BackendError with the reason if there is no group.
   [[nodiscard]] ProcessGroup& group() {
     if (!group_) raise(Outcome(Errc::unsupported, problem_));

@@ -22,10 +22,25 @@ constexpr std::chrono::minutes kMeeting(2);
 constexpr const char* kEnded = "this process has ended its part in the JAX job";
 constexpr const char* kSeveralAtOnce =
     "JAX made two communicators at the same time. tutti.jax needs one CPU device per process "
-    "(unset "
-    "jax_num_cpu_devices and --xla_force_host_platform_device_count), and first computations on a "
-    "mesh that two "
-    "threads do not start at the same time";
+    "(unset jax_num_cpu_devices and --xla_force_host_platform_device_count), and first "
+    "computations on a mesh that two threads do not start at the same time";
+
+ProcessGroup split_world(ProcessGroup& world, const Limits& limits, int color, int key) {
+  const Member mine{color, key};
+  std::vector<Member> all(static_cast<std::size_t>(world.size()));
+  try {
+    world.all_gather(all, std::span(&mine, 1)).wait();
+  } catch (const TimeoutError& error) {
+    raise(Outcome(Errc::timeout, text_of_absence(limits.split.count(), error.what())));
+  }
+  if (std::optional<std::string> problem = problem_of(all))
+    raise(Outcome(Errc::unsupported, *std::move(problem)));
+  NewGroupOptions options;
+  options.timeout = limits.operation;
+  if (std::ranges::all_of(all, [&](const Member& one) { return one.color == color; }))
+    options.name = "jax";
+  return world.split(color, key, options);
+}
 
 }  // namespace
 
@@ -35,12 +50,6 @@ World& World::get() {
 }
 
 void World::begin() {
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = false;
-    begun_ = true;
-    if (world_->healthy()) return;
-  }
   SharedCommunicator made;  // later the one before, which goes without the lock
   Place place;
   std::chrono::nanoseconds timeout{0};
@@ -59,14 +68,15 @@ void World::begin() {
   }
   const std::lock_guard lock(mutex_);
   std::swap(world_, made);
-  split_timeout_ = place.split_timeout();
-  timeout_ = timeout;
+  begun_ = true;
+  ended_ = false;
+  limits_ = {place.split_timeout(), timeout};
   several_at_once_ = false;
 }
 
 void World::leave() {
-  std::vector<SharedCommunicator>
-      left;  // go without the lock: the last one of a world may take a second
+  // They go without the lock: the last one of a world may take a second.
+  std::vector<SharedCommunicator> left;
   const std::lock_guard lock(mutex_);
   ended_ = true;
   const auto replace = [&](SharedCommunicator& one) {
@@ -97,10 +107,12 @@ Handle World::split(int color, int key) {
 
 SharedCommunicator World::make(int color, int key) {
   SharedCommunicator world;
+  Limits limits;
   std::string problem;
   {
     const std::lock_guard lock(mutex_);
     world = world_;
+    limits = limits_;
     if (std::exchange(splitting_, true)) several_at_once_ = true;
     if (ended_) problem = kEnded;
     if (several_at_once_) problem = kSeveralAtOnce;
@@ -108,7 +120,7 @@ SharedCommunicator World::make(int color, int key) {
   ProcessGroup group;
   if (problem.empty()) {
     try {
-      group = split_world(world->group(), color, key);
+      group = split_world(world->group(), limits, color, key);
     } catch (const std::exception& error) {
       problem = error.what();
     }
@@ -123,23 +135,6 @@ SharedCommunicator World::make(int color, int key) {
   if (group) group.abort(problem);
   world->abort(problem);
   return std::make_shared<Communicator>(std::move(problem), key, std::max(world->size(), key + 1));
-}
-
-ProcessGroup World::split_world(ProcessGroup& world, int color, int key) const {
-  const Member mine{color, key};
-  std::vector<Member> all(static_cast<std::size_t>(world.size()));
-  try {
-    world.all_gather(all, std::span(&mine, 1)).wait();
-  } catch (const TimeoutError& error) {
-    raise(Outcome(Errc::timeout, text_of_absence(split_timeout_.count(), error.what())));
-  }
-  if (std::optional<std::string> problem = problem_of(all))
-    raise(Outcome(Errc::unsupported, *std::move(problem)));
-  NewGroupOptions options;
-  options.timeout = timeout_;
-  if (std::ranges::all_of(all, [&](const Member& one) { return one.color == color; }))
-    options.name = "jax";
-  return world.split(color, key, options);
 }
 
 void World::free(Handle communicator) {

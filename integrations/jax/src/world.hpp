@@ -10,6 +10,12 @@
 
 namespace tutti::jax {
 
+/// How long a split and any other operation may take.
+struct Limits {
+  std::chrono::duration<double> split{0};
+  std::chrono::nanoseconds operation{0};
+};
+
 /// The world of the JAX job and its communicators.
 ///
 /// Lifetime: of the process, since jaxlib frees communicators after MPI_Finalize, while the process
@@ -19,9 +25,8 @@ class World {
  public:
   static World& get();
 
-  /// MPI_Init_thread. Never throws: without a world every communicator fails with the reason. A
-  /// second begin (JAX made a new client in this process) uses the same world, unless that is
-  /// broken.
+  /// MPI_Init_thread: makes a world for the new client of JAX; communicators of an earlier one keep
+  /// theirs. Never throws: without a world every communicator fails with the reason.
   void begin();
   /// Leaves the job, so that no other process waits for this one: all communicators fail from now
   /// on. MPI_Finalize is too early for it, since computations may still run.
@@ -37,7 +42,6 @@ class World {
 
  private:
   [[nodiscard]] SharedCommunicator make(int color, int key);
-  [[nodiscard]] ProcessGroup split_world(ProcessGroup& world, int color, int key) const;
 
   mutable std::mutex mutex_;
   /// Fails until the first begin.
@@ -46,8 +50,7 @@ class World {
   bool ended_ = false;
   bool splitting_ = false;
   bool several_at_once_ = false;  ///< two splits ran at the same time
-  std::chrono::duration<double> split_timeout_{0};
-  std::chrono::nanoseconds timeout_{0};
+  Limits limits_;
   Handle next_ = first_made;
   std::map<Handle, SharedCommunicator> communicators_;
 };

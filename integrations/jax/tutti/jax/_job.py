@@ -25,7 +25,7 @@ class _Place(ctypes.Structure):
 _AskPlace = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Place), ctypes.c_double)
 _Exchange = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_double)
 _callbacks: list[Any] = []  # the library has them until the process ends
-_worlds = 0  # that this process has begun: each has texts of its own
+_folder: tuple[Any, int] = (None, 0)  # JAX's coordination client, and the number of worlds that were made by it
 
 
 def register(library: ctypes.CDLL) -> None:
@@ -54,11 +54,11 @@ def register(library: ctypes.CDLL) -> None:
         return call
 
     def ask_place(place: Any, seconds: float) -> None:
-        global _worlds
-        if _worlds == 0:
-            # jaxlib registers its MPI_Finalize after this, so that it runs before it.
+        global _folder
+        if _folder[0] is None:
             atexit.register(_leave, library)
-        _worlds += 1
+        client, worlds = distributed.global_state.client, _folder[1]
+        _folder = client, worlds + 1 if client is _folder[0] else 1
         place[0].rank, place[0].size = distributed.global_state.process_id, distributed.global_state.num_processes
         problem, place[0].split_seconds = _settings()
         # All hear of it, so that nobody waits for a process that refuses.
@@ -99,7 +99,7 @@ def _exchanged(name: str, mine: bytes, seconds: float) -> list[bytes]:
     client, count = state.client, state.num_processes
     if client is None:
         raise RuntimeError("jax.distributed.initialize was not called")
-    folder = f"tutti.jax/{_worlds}/{name}"
+    folder = f"tutti.jax/{_folder[1]}/{name}"
     client.key_value_set_bytes(f"{folder}/{state.process_id}", mine)
     until = time.monotonic() + seconds
     pause = 0.001
