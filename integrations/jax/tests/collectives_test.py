@@ -70,9 +70,9 @@ say("well")
 """
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 4))
-def test_one_axis(size, tmp_path):
-    assert jobs.run(ONE_AXIS, size, tmp_path) == ["well\n"] * size
+@pytest.mark.parametrize(("size", "transport"), ((1, "auto"), (2, "auto"), (2, "tcp"), (3, "auto"), (4, "auto")))
+def test_one_axis(size, transport, tmp_path):
+    assert jobs.run(ONE_AXIS, size, tmp_path, environment={"TUTTI_TRANSPORT": transport}) == ["well\n"] * size
 
 
 TWO_AXES = """

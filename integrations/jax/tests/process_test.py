@@ -56,7 +56,7 @@ def test_jax_before_it():
     assert "import tutti.jax before jax and all that imports it" in problem
 
 
-@pytest.mark.parametrize("version", ("0.10.1", "0.11.0", "0.9.2", "1.0", "0.12.0.1"))
+@pytest.mark.parametrize("version", ("0.9.2", "0.11.0", "0.12.0.1", "0.100.1", "1.0"))
 def test_another_version(version):
     _, problem, status = python(f"""
 import importlib.metadata
@@ -65,7 +65,7 @@ importlib.metadata.version = lambda name: {version!r} if name == "jaxlib" else r
 import tutti.jax
 """)
     assert status == 1
-    assert f"tutti.jax does not know jaxlib {version}. It was tried with 0.10.2 and takes 0.10.2 and later ones below 0.11" in problem
+    assert f"tutti.jax does not know jaxlib {version}: it was tried with 0.10.0 and 0.10.2 and takes 0.10.*" in problem
 
 
 def test_without_jax():
