@@ -17,6 +17,7 @@ inline constexpr int kFailure = 1;
 enum Fixed : Handle {
   null_handle = 0,
   world_handle = 1,
+  in_place = 2,
   // Datatypes.
   byte_type = 16,
   int8_type,

@@ -1,12 +1,10 @@
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include <tutti/options.hpp>
 #include <tutti/process_group.hpp>
@@ -79,12 +77,13 @@ std::size_t count_of(int count) {
   return static_cast<std::size_t>(count);
 }
 
-TensorView output_of(void* data, int count, Handle type) {
-  return {data, dtype_of(type), count_of(count)};
+TensorView output_of(void* data, std::size_t count, Handle type) {
+  return {data, dtype_of(type), count};
 }
 
-ConstTensorView input_of(const void* data, int count, Handle type) {
-  return {data, dtype_of(type), count_of(count)};
+ConstTensorView input_of(const void* data, std::size_t count, Handle type) {
+  if (reinterpret_cast<Handle>(data) == in_place) refuse("MPI_IN_PLACE is not supported");
+  return {data, dtype_of(type), count};
 }
 
 /// Starts a send or receive, which must not outlive a failure of another one of the same
@@ -210,7 +209,8 @@ TUTTI_JAX_ABI int MPIABI_Allreduce(const void* input, void* output, int count, H
     options.op = op_of(op);
     const SharedCommunicator on = World::get().find(communicator);
     on->group()
-        .all_reduce(output_of(output, count, type), input_of(input, count, type), options)
+        .all_reduce(output_of(output, count_of(count), type),
+                    input_of(input, count_of(count), type), options)
         .wait();
   });
 }
@@ -220,16 +220,16 @@ TUTTI_JAX_ABI int MPIABI_Reduce_scatter(const void* input, void* output, const i
   return guarded([&] {
     const SharedCommunicator on = World::get().find(communicator);
     ProcessGroup& group = on->group();
-    std::vector<std::size_t> blocks;
-    std::size_t all = 0;
-    for (int rank = 0; rank < group.size(); ++rank)
-      all += blocks.emplace_back(count_of(counts[rank]));
+    const int count = counts[group.rank()];
+    for (int rank = 0; rank < group.size(); ++rank) {
+      if (counts[rank] != count)
+        refuse("MPI_Reduce_scatter: blocks of different sizes are not supported");
+    }
     ReduceScatterOptions options;
     options.op = op_of(op);
-    options.input_counts = blocks;
-    group
-        .reduce_scatter(output_of(output, counts[group.rank()], type), {input, dtype_of(type), all},
-                        options)
+    const std::size_t block = count_of(count);
+    const std::size_t all = block * static_cast<std::size_t>(group.size());
+    group.reduce_scatter(output_of(output, block, type), input_of(input, all, type), options)
         .wait();
   });
 }
@@ -240,7 +240,8 @@ TUTTI_JAX_ABI int MPIABI_Allgather(const void* input, int count, Handle type, vo
     const SharedCommunicator on = World::get().find(communicator);
     ProcessGroup& group = on->group();
     const std::size_t all = count_of(output_count) * static_cast<std::size_t>(group.size());
-    group.all_gather({output, dtype_of(output_type), all}, input_of(input, count, type)).wait();
+    group.all_gather(output_of(output, all, output_type), input_of(input, count_of(count), type))
+        .wait();
   });
 }
 
@@ -253,8 +254,8 @@ TUTTI_JAX_ABI int MPIABI_Sendrecv(const void* input, int input_count, Handle inp
     options.send_tag = send_tag;
     options.recv_tag = receive_tag;
     const SharedCommunicator on = World::get().find(communicator);
-    on->group().sendrecv(output_of(output, output_count, output_type), from,
-                         input_of(input, input_count, input_type), to, options);
+    on->group().sendrecv(output_of(output, count_of(output_count), output_type), from,
+                         input_of(input, count_of(input_count), input_type), to, options);
   });
 }
 
@@ -263,7 +264,7 @@ TUTTI_JAX_ABI int MPIABI_Isend(const void* input, int count, Handle type, int to
   return start(communicator, request, [&](ProcessGroup& group) {
     SendOptions options;
     options.tag = tag;
-    return group.isend(input_of(input, count, type), to, options);
+    return group.isend(input_of(input, count_of(count), type), to, options);
   });
 }
 
@@ -272,7 +273,7 @@ TUTTI_JAX_ABI int MPIABI_Irecv(void* output, int count, Handle type, int from, i
   return start(communicator, request, [&](ProcessGroup& group) {
     RecvOptions options;
     options.tag = tag;
-    return group.irecv(output_of(output, count, type), from, options);
+    return group.irecv(output_of(output, count_of(count), type), from, options);
   });
 }
 

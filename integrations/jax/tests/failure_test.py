@@ -96,24 +96,37 @@ def test_after_the_end(tmp_path):
         assert text.count("MPI error: tutti: this process has ended its part in the JAX job") == 2, text
 
 
-def test_only_some_processes(tmp_path):
+def test_devices_of_some_processes(tmp_path):
+    """Refused before anything is sent, also while the others compute on all devices: their sums would be wrong."""
+    said = jobs.run("""
+        if RANK < 2:
+            function = everywhere(mesh_of(jax.devices()[:2]), lambda v: jax.lax.psum(v, "x"))
+            say(failure(function, rows(mesh_of(jax.devices()[:2]), np.ones(4, np.float32))))
+        assert psum(mesh_of(), np.ones(1, np.int32))[0] == 4
+        # One process by itself.
+        assert int(jax.jit(lambda v: v.sum())(jnp.arange(4))) == 6
+        """, 4, tmp_path)
+    for text in said[:2]:
+        assert text == ("ValueError: the computation is on devices of the processes 0, 1 only, and tutti.jax needs all 4 "
+                        "processes of the job, or one alone: make the mesh of all of jax.devices()\n"), text
+
+
+def test_processes_that_do_not_come(tmp_path):
     said = jobs.run("""
         mesh = mesh_of()
         psum(mesh, np.ones(4, np.float32))
         begun = time.monotonic()
-        if RANK < 2:
-            say(failure(psum, mesh_of(jax.devices()[:2]), np.ones(4, np.float32)))
-        else:
+        if RANK >= 2:
             time.sleep(4)
-        assert time.monotonic() - begun < 15
         say(failure(psum, mesh_of(jax.devices()[::-1]), np.ones(4, np.float32)))
-        # What was there before goes on.
+        assert time.monotonic() - begun < 20
+        # The communicator that was there before goes on.
         say(str(psum(mesh, np.ones(1, np.int32))[0]))
         """, 4, tmp_path, environment={"TUTTI_JAX_SPLIT_TIMEOUT": "2"})
     for rank in (0, 1):
         text = said[rank].splitlines()[0]
         assert "within 2 s (TUTTI_JAX_SPLIT_TIMEOUT)" in text, text
-        assert "devices of some of them only is not possible" in text
+        assert "All processes of the JAX job must take part in it" in text
         assert "rank 2" in text, text
         assert "rank 3" in text, text
     for rank in range(4):

@@ -17,7 +17,8 @@ from tutti.jax import _library
 
 _library.load()
 
-from tutti.jax import _cluster, _job  # noqa: E402: these import jax
+from tutti.jax import _cluster, _devices, _job  # noqa: E402: these import jax
 
 _job.register(_library.loaded())
 _cluster.register()
+_devices.check_computations()
