@@ -16,8 +16,8 @@
 namespace tutti::jax {
 namespace {
 
-// jax.distributed.initialize has returned everywhere, so that no process is late for long.
-constexpr std::chrono::minutes kMeeting(2);
+// As long as JAX waits, right after this, for the devices of all processes.
+constexpr std::chrono::minutes kMeeting(5);
 
 constexpr const char* kEnded = "this process has ended its part in the JAX job";
 constexpr const char* kSeveralAtOnce =

@@ -15,37 +15,36 @@ def own(rank, dtype):
         values = values + 1j * values[::-1]
     return values.astype(dtype)
 
-def check(name, function, expected, dtype):
-    got = mine(everywhere(mesh, function)(rows(mesh, own(RANK, dtype))))
-    assert got.dtype == expected.dtype and np.array_equal(got, expected), (name, dtype, got, expected)
+def check(dtype, **cases):  # of each: the function and its result; in one program
+    results = everywhere(mesh, lambda v: tuple(function(v) for function, _ in cases.values()))(rows(mesh, own(RANK, dtype)))
+    for (name, (_, expected)), result in zip(cases.items(), results):
+        got = mine(result)
+        assert got.dtype == expected.dtype and np.array_equal(got, expected), (name, dtype, got, expected)
 
-def refused(dtype):  # jaxlib has no float16 for MPI: it says so, and computes nothing wrong
-    data = rows(mesh, own(RANK, dtype))
-    for function in (lambda v: jax.lax.psum(v, "x"), lambda v: jax.lax.pmax(v, "x"), lambda v: jax.lax.all_gather(v, "x")):
-        assert "Unsupported primitive type" in failure(everywhere(mesh, function), data)
-
+ring = [(rank, (rank + 1) % SIZE) for rank in range(SIZE)]
 INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
 # Sums of these small whole numbers are exact in every float.
-for dtype in (*INTEGERS, jnp.bfloat16, np.float32, np.float64, np.complex64, np.complex128):
-    all_own = np.stack([own(rank, dtype) for rank in range(SIZE)])
-    total = all_own.sum(0, dtype=dtype)
-    check("psum", lambda v: jax.lax.psum(v, "x"), total, dtype)
-    check("psum_scatter", lambda v: jax.lax.psum_scatter(v, "x", tiled=True), total[RANK:RANK + 1], dtype)
-    if np.dtype(dtype).kind != "c":
-        check("pmax", lambda v: jax.lax.pmax(v, "x"), all_own.max(0), dtype)
-        check("pmin", lambda v: jax.lax.pmin(v, "x"), all_own.min(0), dtype)
 for dtype in (*INTEGERS, np.bool_, np.float16, jnp.bfloat16, np.float32, np.float64, np.complex64, np.complex128):
     all_own = np.stack([own(rank, dtype) for rank in range(SIZE)])
-    if dtype is np.float16:
-        if SIZE > 1:
-            refused(dtype)
-    else:
-        check("all_gather", lambda v: jax.lax.all_gather(v, "x"), all_own, dtype)
-    check("all_to_all", lambda v: jax.lax.all_to_all(v, "x", 0, 0, tiled=True), all_own[:, RANK], dtype)
-    ring = [(rank, (rank + 1) % SIZE) for rank in range(SIZE)]
-    check("ppermute", lambda v: jax.lax.ppermute(v, "x", ring), all_own[RANK - 1], dtype)
-    expected = all_own[0] if RANK == SIZE - 1 else np.zeros_like(all_own[0])
-    check("ppermute to one", lambda v: jax.lax.ppermute(v, "x", [(0, SIZE - 1)]), expected, dtype)
+    to_one = all_own[0] if RANK == SIZE - 1 else np.zeros_like(all_own[0])
+    cases = dict(all_to_all=(lambda v: jax.lax.all_to_all(v, "x", 0, 0, tiled=True), all_own[:, RANK]),
+                 ppermute=(lambda v: jax.lax.ppermute(v, "x", ring), all_own[RANK - 1]),
+                 ppermute_to_one=(lambda v: jax.lax.ppermute(v, "x", [(0, SIZE - 1)]), to_one))
+    if dtype is not np.float16:
+        cases["all_gather"] = lambda v: jax.lax.all_gather(v, "x"), all_own
+    if dtype not in (np.float16, np.bool_):
+        total = all_own.sum(0, dtype=dtype)
+        cases["psum"] = lambda v: jax.lax.psum(v, "x"), total
+        cases["psum_scatter"] = lambda v: jax.lax.psum_scatter(v, "x", tiled=True), total[RANK:RANK + 1]
+        if np.dtype(dtype).kind != "c":
+            cases["pmax"] = lambda v: jax.lax.pmax(v, "x"), all_own.max(0)
+            cases["pmin"] = lambda v: jax.lax.pmin(v, "x"), all_own.min(0)
+    check(dtype, **cases)
+
+# jaxlib has no float16 for MPI: it says so, and computes nothing wrong.
+if SIZE > 1:
+    for function in (lambda v: jax.lax.psum(v, "x"), lambda v: jax.lax.pmax(v, "x"), lambda v: jax.lax.all_gather(v, "x")):
+        assert "Unsupported primitive type" in failure(everywhere(mesh, function), rows(mesh, own(RANK, np.float16)))
 
 # Not whole numbers, and in a large array, which goes other ways.
 for count in (3, 1 << 20):
