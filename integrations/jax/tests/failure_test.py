@@ -42,7 +42,8 @@ def test_killed_rank_is_named(size, operation, tmp_path):
             continue
         first, second = said[rank].splitlines()
         seconds, text = first.split(" ", 1)
-        assert "JaxRuntimeError" in text
+        # The second where JAX hears of it only when the result is read.
+        assert text.startswith(("JaxRuntimeError: UNKNOWN: ", "ValueError: UNKNOWN: ")), text
         assert re.search(r"MPI error: tutti: .* lost rank 1\b.*its process died", text), text
         assert float(seconds) < 1.0, first
         assert "rank 1" in second
