@@ -141,16 +141,16 @@ inline constexpr std::uint8_t kSkipType = 255;
 inline constexpr std::uint16_t kNonTemporal = 1;
 
 /// The first line of a message point to point with all its bytes: the reader waits for `count`
-/// alone. Its other lines have a count and 60 more bytes each. So many lines lie behind the bytes of
-/// a ring, and are used in turn.
+/// alone. Its other lines have a count and 60 more bytes each. So many lines lie behind the bytes
+/// of a ring, and are used in turn.
 struct alignas(64) ShortMessage {
   std::atomic<std::uint32_t> count;  ///< lines in this ring up to this one; low bits
   std::uint16_t number;              ///< of the message from its sender to its receiver; low bits
   std::uint16_t bytes;
   std::uint64_t group;
   std::uint32_t tag;
-  /// Bits of kAfter: units of kRingAlign in the ring before it, of which all are taken first, and no
-  /// more. The other 8: the dtype.
+  /// Bits of kAfter: units of kRingAlign in the ring before it; all of these are taken first, and
+  /// no more. The other 8: the dtype.
   std::uint32_t after;
   std::byte data[40];
 };
