@@ -1,6 +1,5 @@
 """The programs and the lines of docs/how-to/mpi4py.md, by a real mpirun."""
 
-import importlib.util
 import os
 import pathlib
 import re
@@ -14,8 +13,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/how-to/mpi4py.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 LINES = re.findall(r"^\| `(.*comm\..*|.*\..*)` \| `(.*)` \|$", PAGE, re.MULTILINE)
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
 
 # Each line of the table, on the same values: after it both sides must have the same.
 TABLE = """
