@@ -291,6 +291,7 @@ def test_a_block_that_is_left_in_another_thread(tmp_path):
         entered = block()
         given = entered.__enter__()
         data = dataset(RANK).construct()
+        world.barrier()     # the other rank has constructed its own before this one leaves
         def leave():
             fails("left in another thread", lambda: entered.__exit__(None, None, None), RuntimeError)
         thread = threading.Thread(target=leave)

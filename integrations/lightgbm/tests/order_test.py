@@ -15,8 +15,9 @@ import tutti.lightgbm
 
 
 def without_info(said):
-    """Without the lines of LightGBM, which has no parameter yet when its network begins."""
-    return ["\n".join(line for line in text.splitlines() if not line.startswith("[LightGBM]")) for text in said]
+    """Without the lines of LightGBM, which has no parameter yet when its network begins. Its threads may write the ends
+    of two lines together."""
+    return ["\n".join(line for line in text.splitlines() if line and not line.startswith("[LightGBM]")) for text in said]
 
 
 def on_tutti(size, folder, *trains):
