@@ -45,6 +45,9 @@ void P2PMatcher::find_given_up() {
 
 /// True if the group was broken.
 bool P2PMatcher::check_left(const P2PRequest& request) {
+  // All of the message is here, and only the memory for it is awaited, of our own caller.
+  const bool came = request.kind == Kind::recv && request.unasked == request.bytes;
+  if (request.matched && came && request.moved == request.bytes) return false;
   int who = -1;
   if (request.rank != any_source) {
     if (has_left(request.rank)) who = request.rank;

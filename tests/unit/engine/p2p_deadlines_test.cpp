@@ -1,4 +1,5 @@
 #include "bare_groups.hpp"
+#include "call/gpu_calls.hpp"
 #include "engine/detector_times.hpp"
 #include "engine/p2p_matcher.hpp"
 #include "noting_transport.hpp"
@@ -84,6 +85,29 @@ TEST_F(P2PDeadlines, ARankThatHasLeftIsNamedAtOnce) {
   matcher_.tick(bare_now);
   EXPECT_EQ(group_.cause.code(), Errc::peer_left);
   EXPECT_EQ(group_.cause.culprit(), 2);
+}
+
+TEST_F(P2PDeadlines, AMessageThatHasComeStaysWhenItsSenderLeaves) {
+  call::GpuMessage gpu;  // its caller gives memory of the host later
+  Details details;
+  details.gpu_message = &gpu;
+  const std::uint64_t ticket = matcher_.submit({.kind = Kind::recv,
+                                                .root = 2,
+                                                .timeout = 10s,
+                                                .input = {},
+                                                .output = TensorView(nullptr, DType::float32, 4),
+                                                .details = &details});
+  const std::vector<float> sent{1, 2, 3, 4};
+  matcher_.on_short(2, {7, 0, 1, static_cast<std::uint8_t>(DType::float32), 16},
+                    std::as_bytes(std::span(sent)).data());
+  channel_.set_left(2);
+  matcher_.tick(bare_now);
+  EXPECT_EQ(cause(), "nothing");
+  gpu.memory = TensorView(data_);
+  gpu.state.store(call::GpuMessage::State::has_memory);
+  (void)matcher_.push();
+  EXPECT_TRUE(matcher_.outcome(ticket).has_value());
+  EXPECT_EQ(data_, sent);
 }
 
 TEST_F(P2PDeadlines, NobodyIsToBlameForARecvOfAnybody) {

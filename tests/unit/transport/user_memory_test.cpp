@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <span>
 
+#include "support/sanitized.hpp"
 #include "transport/shm/host.hpp"
 #include "unit/child.hpp"
 
@@ -39,6 +40,7 @@ TEST(UserMemory, IsZeroWhenItIsHandedOutAgain) {
 
 /// There others could not read it: its addresses are not reserved.
 TEST(UserMemory, IsNoneWhereTheAddressSpaceIsLimited) {
+  if (tutti::test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
   const int end = tutti::test::end_of(tutti::test::start_child([] {
     const rlimit limit{rlim_t{4} << 30, rlim_t{4} << 30};
     if (::setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);
