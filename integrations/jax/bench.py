@@ -60,7 +60,7 @@ class Job:
         self.version = self.answer()
 
     def answer(self):
-        """What process 0 says, when all have answered."""
+        """The output of process 0, when all have answered."""
         lines = [next((line for line in process.stdout if line.startswith(MARK)), None) for process in self.processes]
         if None in lines:
             raise SystemExit("a process of the benchmark has failed")

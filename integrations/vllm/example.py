@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 def backend(worker: object) -> str:
-    """What the tensor-parallel group of a worker runs on."""
+    """The backend of a worker's tensor-parallel group."""
     import torch.distributed as dist
     from vllm.distributed import get_tp_group
     return str(dist.get_backend(get_tp_group().device_group))

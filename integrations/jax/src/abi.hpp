@@ -8,7 +8,7 @@ namespace tutti::jax {
 
 using Handle = std::uintptr_t;
 
-/// What a function of the ABI returns.
+/// The results of the ABI's functions.
 inline constexpr int kSuccess = 0;
 inline constexpr int kFailure = 1;
 

@@ -6,7 +6,7 @@
 
 namespace tutti::jax {
 
-/// What Python tells about this process when jaxlib begins.
+/// Python's answers about this process when jaxlib begins.
 struct Place {
   int rank = 0;
   int size = 1;

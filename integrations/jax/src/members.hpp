@@ -6,8 +6,8 @@
 
 namespace tutti::jax {
 
-/// What a process gives to MPI_Comm_split: jaxlib takes a device of the set as color, the same on
-/// all of its processes, and the place of its own device in the set as key.
+/// The arguments of a process to MPI_Comm_split: jaxlib takes a device of the set as color, the
+/// same on all of its processes, and the place of its own device in the set as key.
 struct Member {
   int color = 0;
   int key = 0;

@@ -93,11 +93,11 @@ class Job:
             process.wait()
 
     def said(self, rank):
-        """What it has written, and its errors."""
+        """Its output, and its errors."""
         return [file.read_text(errors="replace") for file in self.files[rank]]
 
     def finish(self, expect=None, limit=LIMIT):
-        """What each rank has said. All must end with 0, or as `expect` (rank: status) tells."""
+        """The output of each rank. All must end with 0, or as `expect` (rank: status) tells."""
         until = time.monotonic() + limit
         for rank, process in enumerate(self.processes):
             try:
@@ -113,6 +113,6 @@ class Job:
 
 
 def run(body, size, folder, expect=None, **options):
-    """What each rank has said."""
+    """The output of each rank."""
     with Job(body, size, folder, **options) as job:
         return job.finish(expect)

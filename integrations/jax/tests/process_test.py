@@ -1,4 +1,4 @@
-"""What `import tutti.jax` does to a process, and what it leaves as it was."""
+"""The changes that `import tutti.jax` makes to a process, and all that it leaves as it was."""
 
 import os
 import pathlib

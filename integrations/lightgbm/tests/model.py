@@ -1,4 +1,4 @@
-"""What ranks train in the tests, on tutti and on LightGBM's own sockets."""
+"""The models of the tests, trained on tutti and on LightGBM's own sockets."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""What users of the block may do, and what they are told."""
+"""The uses of the block, right and wrong, and the errors."""
 
 import signal
 import textwrap

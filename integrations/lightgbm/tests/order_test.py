@@ -21,7 +21,7 @@ def without_info(said):
 
 
 def on_tutti(size, folder, *trains):
-    """What the ranks say of models, a line for each. Each of `trains` has the parameters `given`."""
+    """The ranks' lines about models, one for each. Each of `trains` has the parameters `given`."""
     body = "with tutti.lightgbm.network(world) as given:" + "".join(f"\n    say(said({train}))" for train in trains)
     return without_info(ranks.run(SETUP + body, size, folder))
 

@@ -1,4 +1,4 @@
-"""What the actors of the tests do. Ray sends the functions by value. Each gets its rank first."""
+"""The work of the actors of the tests. Ray sends the functions by value. Each gets its rank first."""
 
 import os
 import threading

@@ -42,7 +42,7 @@ class Crew:
         return [self.members[rank].call.remote(function, rank, *arguments) for rank in ranks]
 
     def run(self, function, *arguments, ranks=None):
-        """What each rank has returned; the first error is raised."""
+        """The results of the ranks; the first error is raised."""
         return ray.get(self.start(function, *arguments, ranks=ranks), timeout=LIMIT)
 
     def init(self, name, size=None):

@@ -1,4 +1,4 @@
-"""What one rank does in the tests: cases.py NAME [ARGUMENT...]. tuttirun starts it, or a test itself."""
+"""The work of one rank in the tests: cases.py NAME [ARGUMENT...]. tuttirun starts it, or a test itself."""
 
 import importlib
 import os

@@ -8,7 +8,7 @@ os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1", "VL
 
 
 def groups(worker):
-    """What the groups of a worker run on."""
+    """The backends of a worker's groups."""
     import torch.distributed as dist
     from vllm.distributed import parallel_state
     made = {}

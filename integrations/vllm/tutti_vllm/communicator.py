@@ -10,7 +10,7 @@ from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicat
 
 
 class Communicator(CpuCommunicator):  # type: ignore[misc]  # vLLM has no types here
-    """What vLLM calls for a group on CPUs. Operations that are not here are vLLM's own, on torch.distributed.
+    """vLLM calls these for a group on CPUs. Operations that are not here are vLLM's own, on torch.distributed.
 
     Errors are those of tutti.torch; they name the rank by its number in the group.
     """
@@ -66,7 +66,7 @@ class Communicator(CpuCommunicator):  # type: ignore[misc]  # vLLM has no types 
                              f"{self.world_size}, which has {rows} rows")
         return sizes
 
-    # Pipeline parallelism: what one stage gives the next. `dst` and `src` are ranks of the group.
+    # Pipeline parallelism: one stage gives tensors to the next. `dst` and `src` are ranks of the group.
 
     def send_tensor_dict(self, tensor_dict: dict[str, torch.Tensor | Any], dst: int) -> None:
         """Sends tensors, and other values pickled, to one rank. Returns when the tensors may be used again."""
@@ -78,7 +78,7 @@ class Communicator(CpuCommunicator):  # type: ignore[misc]  # vLLM has no types 
             dist.send(tensor.contiguous(), self.ranks[dst], self.device_group)
 
     def recv_tensor_dict(self, src: int) -> dict[str, torch.Tensor | Any]:
-        """What send_tensor_dict of that rank has sent."""
+        """The dict that send_tensor_dict of that rank has sent."""
         length = torch.empty(1, dtype=torch.int64)
         dist.recv(length, self.ranks[src], self.device_group)
         head = torch.empty(int(length), dtype=torch.uint8)

@@ -26,6 +26,6 @@ def empty(shape: int | Sequence[int], dtype: Any = "float32", group: AnyGroup = 
     of_torch = type(dtype).__module__ == "torch"
     library = import_module("torch" if of_torch else "numpy")
     dtype = dtype if of_torch else library.dtype(dtype)
-    # What no number of bytes can be is refused as what there is no memory for.
+    # A size beyond any number of bytes is refused as one for which there is no memory.
     memory = pg._low.alloc(min(prod(sizes) * dtype.itemsize, maxsize))
     return library.frombuffer(memory, dtype=dtype).reshape(sizes) if len(memory) else library.empty(sizes, dtype=dtype)

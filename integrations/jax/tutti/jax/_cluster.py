@@ -12,7 +12,7 @@ _jobs = 0
 
 
 class Tuttirun(clusters.ClusterEnv):  # type: ignore[misc]
-    """What JAX asks about the job."""
+    """The answers to JAX about the job."""
 
     name = "tuttirun"
 

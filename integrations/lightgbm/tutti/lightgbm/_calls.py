@@ -42,7 +42,7 @@ class Open:
 
 
 class Thread(threading.local):
-    """What a thread has open."""
+    """The network that a thread has open, of ours or of LightGBM."""
 
     ours: Open | None = None
     sockets = False  # LightGBM's own network
