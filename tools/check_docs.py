@@ -11,7 +11,9 @@ environment variable TUTTI_... that the code reads stands in docs/reference/conf
 does; every setting is a field of Config with a row in that page's table, and the library reads none
 past it; the variables by which ranks meet stand in the one list of them, and those of other launchers on
 that page; the settings that all ranks must have alike are the ones that pages name; links between
-pages lead somewhere; the tables and faces that are made of the code are what it declares (made.py); the glossary has at most 40 terms, in order, each with a place that is there.
+pages lead somewhere; the tables and faces that are made of the code are what it declares (made.py); the glossary
+has at most 40 terms, in order, each with a place that is there; CITATION.cff and CHANGELOG.md have the version
+of CMakeLists.txt.
 """
 
 import argparse
@@ -304,6 +306,17 @@ def glossary_faults(root):
             yield f"docs/reference/glossary.md: {term} lives in {place}, which is not there"
 
 
+def version_faults(root):
+    """CITATION.cff and the first version of CHANGELOG.md are those of CMakeLists.txt."""
+    if not (root / "CITATION.cff").exists():
+        return
+    version = re.search(r"^  VERSION (\S+)", (root / "CMakeLists.txt").read_text(encoding="utf-8"), re.MULTILINE).group(1)
+    for page, line in (("CITATION.cff", r"^version: (\S+)$"), ("CHANGELOG.md", r"^## (\d\S*)")):
+        found = re.search(line, (root / page).read_text(encoding="utf-8"), re.MULTILINE)
+        if not found or found.group(1) != version:
+            yield f"{page}: its version is {found.group(1) if found else 'not there'}, that of CMakeLists.txt is {version}"
+
+
 def dead_links(root):
     pages = [path for path in sorted(root.rglob("*.md"))
              if path.relative_to(root).parts[0] not in ("build", ".git")]
@@ -323,7 +336,8 @@ def main():
     faults = [*undocumented(args.root), *undocumented_python(args.root), *unlisted_variables(args.root),
               *settings_outside_config(args.root), *rendezvous_variables(args.root),
               *unlisted_variables_of_others(args.root), *agreed_settings(args.root),
-              *promises.faults(args.root), *kinds.faults(args.root), *made.faults(args.root), *glossary_faults(args.root), *dead_links(args.root)]
+              *promises.faults(args.root), *kinds.faults(args.root), *made.faults(args.root), *glossary_faults(args.root),
+              *version_faults(args.root), *dead_links(args.root)]
     print("\n".join(faults + [f"{len(faults)} documentation faults"]))
     return 1 if faults else 0
 

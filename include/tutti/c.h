@@ -85,7 +85,7 @@ enum { TUTTI_ANY_SOURCE = -1, TUTTI_ANY_TAG = -1073741824, TUTTI_NO_RANK = -5368
 enum { TUTTI_NO_COLOR = -2147483647 - 1 };
 
 /* ---- The world */
-/* The version of the library: "0.1.0". */
+/* The version of the library, such as "0.2.0". */
 TUTTI_C_API const char *tutti_version(void);
 /* Makes the group of all processes of the job; blocks until all have joined.
  * `init_method`: NULL or "env://" (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as tuttirun, mpirun and srun set
