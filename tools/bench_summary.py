@@ -43,6 +43,13 @@ class Cell(NamedTuple):
         return f"{self.operation} {size_text(self.bytes)}, {self.ranks} ranks{mode}"
 
 
+class Timed(NamedTuple):
+    """One library's figures of a cell in one file."""
+    us: float
+    gb_s: float | None = None
+    ratio: float | None = None  # of our time to its time
+
+
 class Measured(NamedTuple):
     """One file's figures of a cell."""
     ratio: float
@@ -51,6 +58,7 @@ class Measured(NamedTuple):
     rounds: int = 5
     others: float = 0
     state: str = "near"
+    libraries: dict = {}  # Timed by name
 
 
 def size_text(count):
@@ -58,6 +66,17 @@ def size_text(count):
         if count >= unit and count % unit == 0:
             return f"{count // unit}{name}"
     return str(count)
+
+
+def timed(point):
+    """The figures of each library. A ratio is the median within rounds; a slow library has fewer of them."""
+    found = {name: one for name, one in point["libraries"].items() if "us" in one}
+    ours = found.get("tutti", {}).get("us_per_round", [])
+    times = {}
+    for name, one in found.items():
+        ratios = [mine / theirs for mine, theirs in zip(ours, one.get("us_per_round", []))]
+        times[name] = Timed(one["us"], one.get("algbw_gb_s"), statistics.median(ratios) if ratios else None)
+    return times
 
 
 def on_grid(cell):
@@ -70,6 +89,7 @@ class Figures:
 
     def __init__(self, documents):
         self.measured = {}
+        self.versions = {}  # by library
         self.missing = set()  # texts: what has no figure, and why
         for document in documents:
             self.add(document)
@@ -80,24 +100,38 @@ class Figures:
             if "failure" in library:
                 reason = library["failure"].partition("\n")[0]
                 self.missing.add(f"{setting}: {library['library']}, {library['ranks']} ranks: {reason}")
+            else:
+                self.versions[library["library"]] = library.get("version", "")
         for point in document["points"]:
             cell = Cell(setting, document["mode"], point["operation"], point["ranks"], point["bytes"])
+            for name, one in point["libraries"].items():
+                if "failure" in one:
+                    self.missing.add(f"{setting}: {cell}: {name}: {one['failure'].partition(chr(10))[0]}")
             ours = point["libraries"].get("tutti", {})
             if "ratio" not in point or "us" not in ours:
                 self.missing.add(f"{setting}: {cell}: no ratio")
                 continue
             self.measured.setdefault(cell, []).append(
                 Measured(point["ratio"], ours["us"], point["best_peer"], document["rounds"], point["others_cpu"],
-                         point["state"]))
+                         point["state"], timed(point)))
 
-    def deciding(self, cell):
+    def deciding(self, cell, files=None):
         """The files of the cell that count: those with the most rounds, and of these those of a calm machine if any."""
-        most = max(one.rounds for one in self.measured[cell])
-        files = [one for one in self.measured[cell] if one.rounds == most]
+        files = files or self.measured[cell]
+        most = max(one.rounds for one in files)
+        files = [one for one in files if one.rounds == most]
         return [one for one in files if one.others <= CALM] or files
 
     def ratio(self, cell):
         return statistics.median(one.ratio for one in self.deciding(cell))
+
+    def of_library(self, cell, library, field):
+        """The median of that field of Timed over the files that count, of those that have it; None if none has it."""
+        files = [one for one in self.measured[cell]
+                 if library in one.libraries and getattr(one.libraries[library], field) is not None]
+        if not files:
+            return None
+        return statistics.median(getattr(one.libraries[library], field) for one in self.deciding(cell, files))
 
     def cells(self, **chosen):
         """Those whose fields have these values."""
@@ -219,18 +253,23 @@ def behind(figures, most=40):
         yield f"  ... and {len(cells) - most} more"
 
 
+def state_text(figures):
+    """How calm the machine was."""
+    files = [one for several in figures.measured.values() for one in several]
+    busy = sum(one.others > CALM for one in files)
+    states = {state: sum(one.state == state for one in files) for state in sorted({one.state for one in files})}
+    return (f"other processes took {statistics.fmean(one.others for one in files):.0%} of the CPU time on average, above "
+            f"{CALM:.0%} in {busy} of {len(files)} measurements; cores "
+            + ", ".join(f"{name} in {count}" for name, count in states.items()))
+
+
 def summary(figures):
     """The lines."""
     if figures.measured:
         yield from host_tables(figures)
         yield from network_tables(figures)
         yield from behind(figures)
-        all_files = [one for files in figures.measured.values() for one in files]
-        busy = sum(one.others > CALM for one in all_files)
-        states = {state: sum(one.state == state for one in all_files) for state in sorted({one.state for one in all_files})}
-        yield (f"\nstate: other processes took {statistics.fmean(one.others for one in all_files):.0%} of the CPU time on "
-               f"average, above {CALM:.0%} in {busy} of {len(all_files)} measurements; cores "
-               + ", ".join(f"{name} in {count}" for name, count in states.items()))
+        yield f"\nstate: {state_text(figures)}"
     if figures.missing:
         yield "\nwithout figures:"
         for text in sorted(figures.missing):

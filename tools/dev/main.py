@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -73,10 +72,12 @@ def docs_command(_):
 
 
 def bench_command(arguments):
-    """Peers are installed and measured unless the arguments say against what. Without arguments: a grid in a few
-    minutes; --full [FOLDER]: all tables."""
+    """Peers are installed and measured unless the arguments say against what. Without arguments, with --full and with
+    --docs: grids (benching.py)."""
     words = arguments.words
-    grid = not words or words[0] == "--full"
+    grid = benching.grid_of(words)
+    if grid and not grid.measures:
+        return benching.measure_grid(grid)
     names = {word.partition("=")[0] for word in words}
     peers = ["--against", "openmpi,mpich,impi,gloo"]
     if names & {"--against", "--against-build", "-h", "--help"}:
@@ -91,7 +92,7 @@ def bench_command(arguments):
     # Peers that live in the virtual environment are found there.
     os.environ.setdefault("I_MPI_ROOT", str(BUILD / "venv"))
     if grid:
-        return benching.full(pathlib.Path(*words[1:2] or [BUILD / "bench" / "full"])) if words else benching.quick()
+        return benching.measure_grid(grid)
     say("tutti bench")
     sys.stdout.flush()
     os.execv(BUILD / "release" / "bin" / "tutti", ["tutti", "bench", *peers, *words])
