@@ -1,5 +1,4 @@
-// The parts of the smallest operation, one benchmark for each line of the budget in
-// docs/reference/performance.md.
+// The parts of the smallest operation, one for each line of bench/notes/small-calls.md.
 
 #include <cstdint>
 #include <vector>
