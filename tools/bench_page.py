@@ -163,6 +163,7 @@ class Page:
                  f"ranks; its *best peer* is the fastest one.", "",
                  *table(["operation", *(NAMES[peer] for peer in self.peers), "best peer", f"cells above {LIMIT}", "worst cell"], rows)]
         plot = self.ratio_plot("Every operation on one host, beside the peers", self.by_ranks(cells))
+        plot = plot._replace(caption=f"{plot.caption} State: {bench_summary.state_text(self.figures)}.")
         return Section("One host: every operation", lines, plot, "operations")
 
     def absolute(self, cells, field, title, text, axis, heading, file):
@@ -178,7 +179,7 @@ class Page:
             found = {(count, library): self.figures.of_library(cell, library, field)
                      for count, cell in own.items() for library in libraries}
             rows.append([name, *(number(found.get((count, library))) for count in shown for library in libraries)])
-            dots += [Dot(ranks_text(count), name, NAMES[library], value) for (count, library), value in found.items() if value]
+            dots += [Dot(ranks_text(count), name, NAMES[library], value, 2) for (count, library), value in found.items() if value]
         head = ["operation", *(f"{NAMES[library]}, {count}" for count in shown for library in libraries)]
         lines = [f"{text}, on {listed(shown)} ranks.", "", *table(head, rows)]
         if rows:
@@ -206,7 +207,7 @@ class Page:
         names = [name for name in OPERATIONS if any(cell.operation == name for cell in cells)]
         rows, panels = [], {}
         for setting, ranks in sorted({(cell.setting, cell.ranks) for cell in cells}):
-            place = f"{setting.hosts} hosts, {ranks_text(ranks)}, {setting.network}"
+            place = f"{setting}, {ranks_text(ranks)}" if ranks > setting.hosts else str(setting)
             panels[place] = [cell for cell in cells if (cell.setting, cell.ranks) == (setting, ranks)]
             for mode, text in (("sync", "one at a time"), ("loop", "back to back")):
                 own = [cell for cell in panels[place] if cell.mode == mode]
@@ -222,7 +223,7 @@ class Page:
 
     def start(self):
         rows = [[str(ranks), *map(number, times)] for ranks, *times in self.run.starts]
-        dots = [Dot("one host", ranks_text(ranks), "tutti", median) for ranks, median, *_ in self.run.starts]
+        dots = [Dot("one host", ranks_text(ranks), NAMES[OURS], median, 2) for ranks, median, *_ in self.run.starts]
         lines = ["Seconds from the start of `tuttirun` to the end of its job, which runs one barrier of all ranks.", "",
                  *table(["ranks", "median", "least", "most"], rows)]
         plot = self.plot("Start and end of a job", "seconds (median)", dots, ["one host"])

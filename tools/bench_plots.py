@@ -61,7 +61,7 @@ class Plot(NamedTuple):
 
 def short(value):
     """A tick's text."""
-    return f"{value:g}" if value < 1e4 else f"{value:.0e}".replace("e+0", "e")
+    return f"{value:g}" if value < 1 else f"{value:,.0f}"
 
 
 def ticks(low, high, ratio):

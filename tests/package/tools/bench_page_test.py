@@ -121,7 +121,7 @@ class Written(FolderTest):
         disturbed = document(("send_recv", 2, 100, {"tutti": 1, "impi": 2})), document(("send_recv", 2, 8, {"tutti": 3, "impi": 2}), hogs="1,bound")
         text = self.write(expected, quick_host_b=HOST, a_hosts_veth=HOSTS, a_random_2_a=disturbed[0], a_hog_1_2=disturbed[1])
         self.assertNotIn("Not measured", text)
-        for row in ("| 2 hosts, 2 ranks, veth, one at a time | **1.50** | **1.50** | 1 of 1 | **1.50** (64 B) |",
+        for row in ("| 2 hosts, veth, one at a time | **1.50** | **1.50** | 1 of 1 | **1.50** (64 B) |",
                     "| 64 | 0.25 | 0.24 | 0.30 |", "| random sizes | 0.50 | 0.50 | 0 of 1 | 0.50 (100 B) |",
                     "| 1 busy process, bound | **1.50** | **1.50** | 1 of 1 | **1.50** (8 B) |"):
             self.assertIn(row, text)
