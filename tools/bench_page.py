@@ -24,6 +24,7 @@ OURS = "tutti"
 NAMES = {"gloo": "Gloo", "openmpi": "Open MPI", "impi": "Intel MPI", OURS: "tutti"}
 COLOURS = {"gloo": 0, "openmpi": 1, "impi": 2, OURS: 3}  # and shapes, in the order of the lanes
 LEAST = 1 / 64  # of a plot's axis: Gloo's small calls take far longer, and the dots near 1 need the room
+MISSING = 5  # of those without a figure that are named
 HOST = Setting()
 KINDS = {"host": "operations of one host", "hosts": "operations between hosts", "random": "random sizes",
          "hog": "ranks beside busy processes"}  # by the second word of a piece's name
@@ -274,8 +275,10 @@ class Page:
         late = list(self.unmeasured(expected))
         if late:
             yield f"\nNot measured in this run: {'; '.join(late)}."
-        for text in sorted(self.figures.missing):
-            yield f"\nWithout a figure: {text}."
+        missing = sorted(self.figures.missing)
+        if missing:
+            more = f"; and {len(missing) - MISSING} more" if len(missing) > MISSING else ""
+            yield f"\nWithout a figure: {'; '.join(missing[:MISSING])}{more}."
         for section in self.sections():
             yield f"\n## {section.title}\n"
             yield from section.lines

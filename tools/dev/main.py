@@ -128,7 +128,7 @@ def parser():
     presets.add_argument("preset", nargs="?", default="dev", help="dev, release, asan, tsan, fuzz, ...: CMakePresets.json")
     presets.add_argument("targets", nargs="*")
     for name, function, text in [
-            ("bench", bench_command, "build a release and run `tutti bench`, beside Open MPI, MPICH, Intel MPI and Gloo"),
+            ("bench", bench_command, "build a release and run `tutti bench`, beside Open MPI, MPICH, Intel MPI and Gloo; --docs: write the figures"),
             ("wheels", wheels_command, "build wheels for all Pythons that are here into dist/, and try each; --torch: also tutti-torch")]:
         commands.add_parser(name, help=text, add_help=False).set_defaults(function=function)
     add("docs", docs_command, "check the documentation: links, documented names, environment variables")

@@ -118,12 +118,13 @@ class Written(FolderTest):
         self.assertIn("Not measured in this run: operations of one host: 1 of 2 pieces; operations between hosts; random sizes;"
                       " ranks beside busy processes; start of many ranks.", " ".join(text.split()))
         self.plant("run/start.txt", "seconds ...\n ranks    median       min       max\n    64     0.250     0.240     0.300\n")
-        disturbed = document(("send_recv", 2, 100, {"tutti": 1, "impi": 2})), document(("send_recv", 2, 8, {"tutti": 3, "impi": 2}), hogs="1,bound")
-        text = self.write(expected, quick_host_b=HOST, a_hosts_veth=HOSTS, a_random_2_a=disturbed[0], a_hog_1_2=disturbed[1])
+        sizes = document(("send_recv", 2, 100, {"tutti": 1, "impi": 2}), ("send_recv", 4, 100, {"tutti": 4, "impi": 2}))
+        hogs = document(("send_recv", 2, 8, {"tutti": 3, "impi": 2}), hogs="1,bound")
+        text = self.write(expected, quick_host_b=HOST, a_hosts_veth=HOSTS, a_random_2_a=sizes, a_hog_1_2=hogs)
         self.assertNotIn("Not measured", text)
         for row in ("| 2 hosts, veth, one at a time | **1.50** | **1.50** | 1 of 1 | **1.50** (64 B) |",
-                    "| 64 | 0.25 | 0.24 | 0.30 |", "| random sizes | 0.50 | 0.50 | 0 of 1 | 0.50 (100 B) |",
-                    "| 1 busy process, bound | **1.50** | **1.50** | 1 of 1 | **1.50** (8 B) |"):
+                    "| 64 | 0.25 | 0.24 | 0.30 |", "| random sizes | 0.50 | **2.00** | 1.00 | 1 of 2 | **2.00** (100 B, 4 ranks) |",
+                    "| 1 busy process, bound | **1.50** |  | **1.50** | 1 of 1 | **1.50** (8 B) |"):
             self.assertIn(row, text)
         for name in ("hosts", "start", "disturbed"):
             self.assertIn(f"pictures/bench/{name}.svg", text)
@@ -133,6 +134,8 @@ class Written(FolderTest):
         failing = document(("all_reduce", 2, 8, times(1, 1, 2, 4)))
         failing["points"][0]["libraries"]["gloo"] = {"failure": "wrong sum\nmore"}
         self.assertIn("Without a figure: shared memory: all_reduce 8, 2 ranks: gloo: wrong sum.", self.write(quick_host_a=failing))
+        failing["libraries"] = [{"library": "impi", "ranks": ranks, "failure": "not installed"} for ranks in range(2, 10)]
+        self.assertIn("not installed; and 4 more.", " ".join(self.write(quick_host_b=failing).split()))
 
     def test_a_second_time_changes_nothing_and_leaves_what_is_by_hand(self):
         stale = self.plant(bench_page.PICTURES / "stale.svg", "<svg/>")
