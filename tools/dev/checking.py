@@ -14,8 +14,8 @@ sys.path.append(str(ROOT / "tools"))
 
 import tree  # noqa: E402
 
-TOOLS = {"lint": ["lint.py"], "layers": ["check_layers.py"], "docs": ["check_docs.py"], "error texts": ["check_errors.py"],
-         "planted faults": ["planted_faults.py", "check"]}
+TOOLS = {"lint": ["lint.py"], "layers": ["check_layers.py"], "docs": ["check_docs.py"], "sentences": ["check_sentences.py"],
+         "error texts": ["check_errors.py"], "planted faults": ["planted_faults.py", "check"]}
 
 
 def formatted(fix):
