@@ -30,8 +30,8 @@ FENCE = re.compile(r"\s*(```+|~~~+|:::+)")
 CODE = re.compile(r"`+[^`]+`+")
 LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)")
 NAMES = re.compile(r"\bCODE\b(?:(?:,| and| or|, and|, or|/|:)\s*CODE\b)+")
-# A sentence ends at its stop, before white space and the begin of another one.
-END = re.compile(r"(?<=[.!?])[)\"*_']*\s+(?=[\"'(*_\[]*(?:[A-Z0-9]|CODE))")
+# A sentence ends at its stop and white space, but not at the dots of "a, b, ...": the next one may begin with a small name.
+END = re.compile(r"(?<=[.!?])(?<!\.\.)[)\"*_']*\s+")
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|No|Fig)\.\s")
 
 
