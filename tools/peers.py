@@ -7,7 +7,7 @@ from kinds import BEGIN, END
 
 FOLDER = "examples/peers"
 PEERS = {"tutti": "tutti", "mpi": "MPI", "c10d": "c10d"}
-PAGE = "docs/how-to/mpi.md"
+PAGE = "docs/how-to/from-mpi.md"
 MARK = re.compile(r"^ *// ---- (.+)$")
 
 

@@ -1,5 +1,5 @@
 /* The library for C, and for languages that call C: libtutti_c.so. docs/reference/semantics.md says what each operation
- * promises, docs/learn/guide.md what C++ has and C has not.
+ * promises, docs/reference/c.md what C++ has and C has not.
  *
  * Sections: results; constants; the world; groups; options of calls; collectives; reduce ops of the program; messages;
  *           operations that were started; the store; the log.

@@ -63,7 +63,7 @@ struct Config {
 
   /// TUTTI_FLIGHT_RECORDER = on | off. on: the last 1,024 operations of each rank are noted in
   /// memory that tuttirun, or another process of the same user, can read
-  /// (docs/how-to/flight-recorder.md).
+  /// (docs/reference/flight-recorder.md).
   bool flight_recorder = true;
 
   /// TUTTI_CPUS. CPUs that the ranks of this host have together; default: the union of the

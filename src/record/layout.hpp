@@ -6,7 +6,7 @@
 #include <cstdint>
 
 // The memory of a flight recorder, as it lies in a memfd and in a file.
-// docs/how-to/flight-recorder.md tells it; a change of any of it is a new kRecordVersion.
+// docs/reference/flight-recorder.md tells it; a change of any of it is a new kRecordVersion.
 namespace tutti::record {
 
 inline constexpr std::uint64_t kRecordMagic = 0x6463655269747475;  // "uttiRecd"

@@ -188,12 +188,12 @@ class CheckDocs(PlantedTree):
         for peer in ("tutti", "mpi", "c10d"):
             self.plant(f"examples/peers/{peer}.cpp", "#include <x>\n  // ---- start and end\n  begin();\n"
                        f"  // ---- {name if peer == 'mpi' else 'halo'}\n{halo}  // ---- end\nint main() {{}}\n")
-        self.plant("docs/how-to/mpi.md", "<!-- The table: tools/made.py --write -->\n\n| program | tutti | MPI | c10d |\n"
+        self.plant("docs/how-to/from-mpi.md", "<!-- The table: tools/made.py --write -->\n\n| program | tutti | MPI | c10d |\n"
                    f"|---|---|---|---|\n| start and end | 1 | 1 | 1 |\n| halo | 2 | 2 | {page} |\n| all | 3 | 3 | 3 |\n\n"
                    "<!-- The end of the table. -->\n")
 
     def test_the_lines_of_peers_are_those_of_their_programs(self):
-        stale = "docs/how-to/mpi.md: its table has not the lines of examples/peers"
+        stale = "docs/how-to/from-mpi.md: its table has not the lines of examples/peers"
         self.assert_planted(
             self.plant_peers, ({}, None), ({"page": "1"}, stale), ({"halo": "  go();\n"}, stale),
             ({"name": "borders"}, "examples/peers/mpi.cpp: its programs are not those of tutti.cpp, in their order"))

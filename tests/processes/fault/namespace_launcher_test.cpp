@@ -128,7 +128,7 @@ TEST_F(Hosts, AFailureOnOneEndsAllWithItsCode) {
   expect_ends(9);
 }
 
-// Between hosts with firewalls that let through what docs/how-to/launcher.md names, and drop the
+// Between hosts with firewalls that let through what docs/reference/launcher.md names, and drop the
 // rest.
 TEST_F(Hosts, AreAllStartedAgainAtPortsThatFirewallsKnow) {
   ASSERT_TRUE(network_.admit(0, {"29500-29502", "29600-29601"}));

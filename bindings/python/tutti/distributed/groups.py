@@ -230,7 +230,7 @@ def split_group(parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | No
 
 def shrink_group(ranks_to_exclude: list[int], group: AnyGroup = None, shrink_flags: int = 0,
                  pg_options: Any = None) -> ProcessGroup:
-    """Not to be had: always raises. Survivors of a failure make a new world (docs/learn/guide.md, "After a failure")."""
+    """Not to be had: always raises. Survivors of a failure make a new world (docs/how-to/after-a-failure.md, "After a failure")."""
     if not isinstance(ranks_to_exclude, list):
         raise TypeError(f"ranks_to_exclude must be a list, but got {type(ranks_to_exclude).__name__}. Example: "
                         f"[1, 3, 5] to exclude ranks 1, 3, and 5.")

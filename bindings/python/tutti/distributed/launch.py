@@ -4,7 +4,7 @@
 
 Each process gets its local rank as its first argument, `--local_rank=K` if an option on the line is spelled
 with an underscore, else `--local-rank=K`. `--use-env` (`--use_env`) leaves that out. Everything else is
-tuttirun's: docs/how-to/launcher.md.
+tuttirun's: docs/reference/launcher.md.
 """
 
 import sys

@@ -1,4 +1,5 @@
-// The pieces of docs/learn/guide.md compile, each in the scope of those before. They are not run.
+// The pieces of docs/learn/guide.md, docs/reference/cpp.md and docs/how-to/after-a-failure.md
+// compile, each in the scope of those before. They are not run.
 
 #include <chrono>
 #include <cstddef>
