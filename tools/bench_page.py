@@ -216,9 +216,9 @@ class Page:
                     means = [self.figures.mean([cell for cell in own if cell.operation == name]) for name in names]
                     rows.append([f"{place}, {text}", *map(ratio_text, means), *self.tallied(own)])
         lines = ["Hosts are network namespaces of this one machine, so all ranks share its CPUs. *veth* is as fast as the kernel; "
-                 "*1Gbit,1ms* is a simulated link. Ratios to the best peer over TCP, geometric means over the sizes, for calls one "
-                 "at a time and back to back. [`send_window`](../../apps/bench/README.md#how-a-figure-comes-about) is 64 messages "
-                 "that are under way together.", "",
+                 "*1Gbit,1ms* is a simulated link. The ratios are those to the best peer over TCP, as geometric means over the "
+                 "sizes. Calls run one at a time, or back to back. [`send_window`](../../apps/bench/README.md#how-a-figure-comes-about) "
+                 "is 64 messages that are under way together.", "",
                  *table(["hosts", *names, "all", f"cells above {LIMIT}", "worst cell"], rows)]
         return Section("Between hosts", lines, self.ratio_plot("Between hosts (network namespaces)", panels), "hosts")
 
@@ -240,8 +240,8 @@ class Page:
         ranks = sorted({cell.ranks for cells in groups.values() for cell in cells})
         rows = [[name, *(ratio_text(self.figures.mean([cell for cell in cells if cell.ranks == count])) for count in ranks),
                  *self.tallied(cells)] for name, cells in groups.items()]
-        lines = ["Ratios to the best peer with sizes drawn at random, and beside processes that use a CPU each (*bound*: to one "
-                 "CPU each). Geometric means by the number of ranks.", "",
+        lines = ["The ratios are those to the best peer, as geometric means by the number of ranks. Sizes are drawn at random, or "
+                 "other processes use a CPU each (*bound*: each is bound to its own).", "",
                  *table(["case", *map(ranks_text, ranks), "all", f"cells above {LIMIT}", "worst cell"], rows)]
         plot = self.ratio_plot("Random sizes and busy processes", groups)
         return Section("Random sizes and busy processes", lines, plot, "disturbed")
