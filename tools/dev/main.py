@@ -11,6 +11,7 @@ import benching
 import checking
 import demo
 import parts
+import site_build
 import testing
 from building import build, configure, configure_and_build
 from console import BUILD, ROOT, Failed, Phases, need, only_once, run, say
@@ -68,7 +69,7 @@ def check_command(arguments):
 
 
 def docs_command(_):
-    return run(sys.executable, ROOT / "tools" / "check_docs.py")
+    return site_build.command()
 
 
 def bench_command(arguments):
@@ -131,7 +132,7 @@ def parser():
             ("bench", bench_command, "build a release and run `tutti bench`, beside Open MPI, MPICH, Intel MPI and Gloo; --docs: write the figures"),
             ("wheels", wheels_command, "build wheels for all Pythons that are here into dist/, and try each; --torch: also tutti-torch")]:
         commands.add_parser(name, help=text, add_help=False).set_defaults(function=function)
-    add("docs", docs_command, "check the documentation: links, documented names, environment variables")
+    add("docs", docs_command, "check the documentation, and build its site into build/docs/html")
     add("ci", ci_command, "what must hold before a change lands: check, test, sanitizers of the change, one part of full")
     return top
 
