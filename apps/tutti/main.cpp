@@ -12,6 +12,7 @@
 #include "apps/bench/spawn.hpp"
 #include "apps/tutti/bench_command.hpp"
 #include "apps/tutti/doctor_command.hpp"
+#include "apps/tutti/explain_command.hpp"
 #include "apps/tutti/status_command.hpp"
 #include "apps/tutti/trace_command.hpp"
 #include "apps/tutti/usage.hpp"
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
   });
   int exit_code = 0;
   tutti::cli::add_doctor_command(app, exit_code);
+  tutti::cli::add_explain_command(app, exit_code);
   tutti::cli::add_status_command(app, exit_code);
   tutti::cli::add_trace_command(app, exit_code);
   tutti::cli::add_bench_command(app);

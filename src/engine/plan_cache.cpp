@@ -114,19 +114,25 @@ PlanCache::PlanCache(int rank, plan::Topology topology, int cpus, std::string ov
       cpus_(cpus),
       override_(std::move(override_text)) {}
 
-const plan::Schedule& PlanCache::schedule_of(const Collective& call, const call::Extent& extent) {
+plan::Query selection_query(const Collective& call, const call::Extent& extent, int cpus,
+                            std::string_view override_text) {
   const bool token = !has_elements(call);
-  const Kind kind = token ? Kind::barrier : call.kind;
   const bool splits = extent.agreed == call::kSplits;
   plan::Query query;
-  query.kind = kind;
+  query.kind = token ? Kind::barrier : call.kind;
   query.bytes = token || splits ? 0 : extent.count * size_of(extent.dtype);
   query.rounds = !token && rounds(call, extent.dtype);
   query.narrow = !token && sums_narrow(call, extent.dtype);
   query.uneven = splits;
   query.even_blocks = !extent.uneven();
-  query.cpus = cpus_;
-  query.override_text = override_;
+  query.cpus = cpus;
+  query.override_text = override_text;
+  return query;
+}
+
+const plan::Schedule& PlanCache::schedule_of(const Collective& call, const call::Extent& extent) {
+  const plan::Query query = selection_query(call, extent, cpus_, override_);
+  const Kind kind = query.kind;
   const plan::Choice choice = plan::select(query, topology_);
   const int root = traits_of(kind).rooted ? call.root : 0;
   auto& slot = schedules_[Key(kind, choice.algorithm, root, choice.chunk_bytes)];

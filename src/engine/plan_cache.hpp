@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "engine/one_shot_plan.hpp"
 #include "kernels/reduce.hpp"
 #include "plan/schedule.hpp"
+#include "plan/select.hpp"
 #include "plan/topology.hpp"
 #include "transport/shm/layout.hpp"
 
@@ -74,6 +76,10 @@ struct BoundPlan {
   std::size_t plain_count = 0;  ///< elements of that view; kNoPlain: only calls with details
   static constexpr std::size_t kNoPlain = ~std::size_t{0};
 };
+
+/// The question of a call to plan::select.
+[[nodiscard]] plan::Query selection_query(const Collective& call, const call::Extent& extent,
+                                          int cpus, std::string_view override_text);
 
 /// The plans of one group. The choice depends only on data that all ranks agree about.
 class PlanCache {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 
@@ -16,8 +15,8 @@ namespace {
 
 constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
-constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
-constexpr int kAnyRanks = std::numeric_limits<int>::max();
+constexpr std::size_t kAny = Rule::kAnyBytes;
+constexpr int kAnyRanks = Rule::kAnyRanks;
 
 // Short names for the table. kExact: chosen only for operations that do not round, or by name.
 constexpr auto kExact = OrderClass::other;
@@ -106,22 +105,7 @@ constexpr std::array kAlgorithms{
     algorithm(Kind::exclusive_scan, "direct", direct_exclusive_scan, kSinglePass),
 };
 
-/// Where the ranks are. fit: one host with a CPU for each; oversubscribed: one host with fewer
-/// CPUs; spread: every rank on a host of its own; mixed: several hosts, several ranks on some.
-enum class Where : std::uint8_t { fit, oversubscribed, spread, mixed };
-
-/// select() takes the first row with the kind and place, with at least as many ranks and bytes as
-/// the call, and with an algorithm that may run.
-struct Row {
-  Kind kind;
-  Where where;
-  int ranks;
-  std::size_t bytes;
-  std::string_view algorithm;
-  std::size_t chunk_bytes;
-};
-
-constexpr Row kTable[] = {
+constexpr Rule kTable[] = {
     {Kind::barrier, Where::fit, kAnyRanks, kAny, "region_barrier", 0},
     {Kind::barrier, Where::oversubscribed, kAnyRanks, kAny, "region_barrier", 0},
     {Kind::barrier, Where::spread, 16, kAny, "direct_barrier", 0},
@@ -248,11 +232,6 @@ constexpr Row kTable[] = {
     {Kind::exclusive_scan, Where::mixed, kAnyRanks, kAny, "direct", 256 * kKiB},
 };
 
-Where where_of(const Topology& t, int cpus) noexcept {
-  if (t.one_host()) return t.size() <= cpus ? Where::fit : Where::oversubscribed;
-  return t.max_per_host == 1 ? Where::spread : Where::mixed;
-}
-
 /// True if the algorithm gives a correct result there, perhaps with another order of additions.
 bool may_run(const Algorithm& a, const Query& q, const Topology& t) noexcept {
   return (!a.one_host || t.one_host()) &&
@@ -261,8 +240,8 @@ bool may_run(const Algorithm& a, const Query& q, const Topology& t) noexcept {
          (!a.even_blocks || q.even_blocks);
 }
 
-Choice choose(const Algorithm& a, std::size_t chunk_bytes) noexcept {
-  return {a.name, chunk_bytes, a.build};
+Choice choose(const Algorithm& a, std::size_t chunk_bytes, const Rule* rule) noexcept {
+  return {a.name, chunk_bytes, a.build, rule};
 }
 
 /// The chunk for an algorithm that was asked for by name. Without chunks two_level uses another
@@ -317,21 +296,33 @@ const Algorithm* find_algorithm(Kind kind, std::string_view name) noexcept {
   return nullptr;
 }
 
+std::span<const Rule> rules() noexcept { return kTable; }
+
+Where where_of(const Topology& t, int cpus) noexcept {
+  if (t.one_host()) return t.size() <= cpus ? Where::fit : Where::oversubscribed;
+  return t.max_per_host == 1 ? Where::spread : Where::mixed;
+}
+
+Refusal refusal_of(const Rule& rule, const Query& q, const Topology& topology) noexcept {
+  if (rule.kind != q.kind || rule.where != where_of(topology, q.cpus)) return Refusal::elsewhere;
+  if (topology.size() > rule.ranks) return Refusal::ranks;
+  if (q.bytes > rule.bytes && !q.uneven) return Refusal::bytes;
+  const Algorithm& a = *find_algorithm(q.kind, rule.algorithm);
+  if (q.rounds && a.order != OrderClass::binomial) return Refusal::order;
+  return may_run(a, q, topology) ? Refusal::none : Refusal::cannot_run;
+}
+
 Choice select(const Query& q, const Topology& topology) {
   std::string_view asked = q.override_text;
   while (!asked.empty()) {
     const Pair pair = next_pair(asked);
     if (pair.kind != traits_of(q.kind).name) continue;
     const Algorithm* const a = find_algorithm(q.kind, pair.algorithm);
-    if (a != nullptr && may_run(*a, q, topology)) return choose(*a, default_chunk(q));
+    if (a != nullptr && may_run(*a, q, topology)) return choose(*a, default_chunk(q), nullptr);
   }
-  const Where where = where_of(topology, q.cpus);
-  for (const Row& row : kTable) {
-    if (row.kind != q.kind || row.where != where || topology.size() > row.ranks) continue;
-    if (q.bytes > row.bytes && !q.uneven) continue;
-    const Algorithm& a = *find_algorithm(q.kind, row.algorithm);
-    if (q.rounds && a.order != OrderClass::binomial) continue;
-    if (may_run(a, q, topology)) return choose(a, row.chunk_bytes);
+  for (const Rule& rule : kTable) {
+    if (refusal_of(rule, q, topology) != Refusal::none) continue;
+    return choose(*find_algorithm(q.kind, rule.algorithm), rule.chunk_bytes, &rule);
   }
   return {};  // never reached: the last rows of each kind and place have no limits
 }

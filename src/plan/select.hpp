@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -31,11 +33,30 @@ struct Algorithm {
 /// nullptr if there is none of that name for that kind.
 [[nodiscard]] const Algorithm* find_algorithm(Kind kind, std::string_view name) noexcept;
 
+/// Where the ranks are. fit: one host with a CPU for each; oversubscribed: one host with fewer
+/// CPUs; spread: every rank on a host of its own; mixed: several hosts, several ranks on some.
+enum class Where : std::uint8_t { fit, oversubscribed, spread, mixed };
+
+/// select() takes the first rule with the kind and place, with at least as many ranks and bytes as
+/// the call, and with an algorithm that may run.
+struct Rule {
+  Kind kind = Kind::barrier;
+  Where where = Where::fit;
+  int ranks = 0;          ///< the most; kAnyRanks: no limit
+  std::size_t bytes = 0;  ///< the most; kAnyBytes: no limit
+  std::string_view algorithm;
+  std::size_t chunk_bytes = 0;
+
+  static constexpr int kAnyRanks = std::numeric_limits<int>::max();
+  static constexpr std::size_t kAnyBytes = std::numeric_limits<std::size_t>::max();
+};
+
 /// The algorithm for one operation.
 struct Choice {
   std::string_view algorithm;
   std::size_t chunk_bytes = 0;
   Schedule (*build)(const Shape&) = nullptr;
+  const Rule* rule = nullptr;  ///< the rule that decided; nullptr: TUTTI_ALGO asked for it
 };
 
 /// The call to choose for. All ranks agree about all of it, except `bytes` of an uneven all_to_all,
@@ -54,6 +75,21 @@ struct Query {
 /// The fastest algorithm by our measurements (a table in select.cpp). An algorithm asked for by
 /// name is taken only if it can run.
 [[nodiscard]] Choice select(const Query& query, const Topology& topology);
+
+/// The rules in the order in which select() looks at them.
+[[nodiscard]] std::span<const Rule> rules() noexcept;
+/// Why select() passes over a rule; the first reason counts.
+enum class Refusal : std::uint8_t {
+  none,        ///< the rule fits
+  elsewhere,   ///< another kind of operation or another place
+  ranks,       ///< more ranks than its limit
+  bytes,       ///< more bytes than its limit
+  order,       ///< the additions round, and it has another order of them
+  cannot_run,  ///< its algorithm gives no correct result for this call
+};
+[[nodiscard]] Refusal refusal_of(const Rule& rule, const Query& query,
+                                 const Topology& topology) noexcept;
+[[nodiscard]] Where where_of(const Topology& topology, int cpus) noexcept;
 
 /// Checks "kind:algorithm" pairs with commas between them, as in
 /// "all_reduce:ring,broadcast:binomial_broadcast".
