@@ -1,12 +1,14 @@
 """Trees a second of LightGBM on tutti and on its own sockets.
 
     python bench.py                                     2 and 4 ranks on this host, below three minutes
+    python bench.py --hosts                             2 ranks over TCP, in two network namespaces that it makes
     tuttirun --nnodes 2 ... --nproc-per-node 1 bench.py     as a job of these ranks, on several hosts for one
 
 Both train in the same processes by turns; the order changes each round. Printed: medians of the rounds, and the median of
 the ratios of each round.
 """
 
+import argparse
 import os
 import pathlib
 import platform
@@ -88,13 +90,27 @@ def run_rank():
                   f"{statistics.median(seen['sockets']):10.1f} {ratio:8.2f}", flush=True)
 
 
+def on_two_hosts():
+    """The command of two ranks, one in each network namespace."""
+    sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "tests" / "python")]
+    import two_hosts
+    command = two_hosts.command(2, sys.executable, __file__)
+    if command is None:
+        sys.exit(f"bench.py: {two_hosts.REASON}")
+    return command
+
+
 def main():
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--hosts", action="store_true", help="2 ranks over TCP, in two network namespaces")
+    hosts = parser.parse_args().hosts
     model = next((line.partition(":")[2].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith("model name")), platform.machine())
     print(f"{model}, {os.cpu_count()} CPUs; trees a second, 31 leaves, 1 thread a rank")
     print("ranks   rows x columns      tutti    sockets    ratio", flush=True)
-    for ranks in (2, 4):
-        subprocess.run([sys.executable, "-m", "tutti", "run", "--nproc-per-node", str(ranks), __file__], check=True, timeout=170)
+    run = [sys.executable, "-m", "tutti", "run", "--nproc-per-node"]
+    for command in [on_two_hosts()] if hosts else [[*run, "2", __file__], [*run, "4", __file__]]:
+        subprocess.run(command, check=True, timeout=170)
 
 
 if "RANK" in os.environ:
