@@ -200,6 +200,32 @@ def test_wrong_parameters_are_told_of_a_constructed_dataset(tmp_path):
     """, 2, tmp_path)
 
 
+def test_refit_is_refused(tmp_path):
+    """It would make a model of each rank alone."""
+    run("""
+        with block() as given:
+            model = train(given, dataset(RANK))
+            fails("refit makes a model of each rank alone", lambda: model.refit(*rows(RANK)[:2]))
+        alone = [world.new_group([rank]) for rank in range(2)][RANK]
+        with tutti.lightgbm.network(alone) as given:
+            train(given, dataset(RANK)).refit(*rows(RANK)[:2])
+    """, 2, tmp_path)
+
+
+def test_datasets_of_files(tmp_path):
+    """With pre_partition each rank's file has rows of its own. Without, LightGBM takes the rank's share of a file of all."""
+    first, second = run(f"""
+        features, values, _ = rows(RANK)
+        np.savetxt(f"{tmp_path}/{{RANK}}.csv", np.c_[values, features], delimiter=",", fmt="%.17g")
+        with block() as given:
+            file = lightgbm.Dataset(f"{tmp_path}/{{RANK}}.csv", params={{**PARAMS, "pre_partition": True}})
+            say(said(train(given, file)))
+            say(said(train(given, lightgbm.Dataset(features, values, params=PARAMS))))
+    """, 2, tmp_path)
+    of_file, of_arrays = first.splitlines()
+    assert first == second and of_file == of_arrays
+
+
 def test_a_dataset_of_before_is_refused(tmp_path):
     run("""
         before = dataset(RANK).construct()

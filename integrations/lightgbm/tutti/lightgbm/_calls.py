@@ -8,6 +8,7 @@ too.
 
 import ctypes
 import functools
+import hashlib
 import threading
 from typing import Any, Callable
 
@@ -30,15 +31,16 @@ DATASETS: dict[str, tuple[int | None, int | None]] = {
     "LGBM_DatasetGetSubset": (-2, 0),
 }
 # These have been checked when their Booster was made; they are wrapped for Ctrl-C.
-OF_BOOSTERS = ("LGBM_BoosterRefit", "LGBM_BoosterUpdateOneIter", "LGBM_BoosterUpdateOneIterCustom")
+OF_BOOSTERS = ("LGBM_BoosterUpdateOneIter", "LGBM_BoosterUpdateOneIterCustom")
 
 
 class Open:
     """The network that a thread has open."""
 
-    def __init__(self, callbacks: Any, size: int) -> None:
+    def __init__(self, callbacks: Any, group: Any) -> None:
         self.callbacks = callbacks
-        self.size = size
+        self.group = group
+        self.size = group.size
 
 
 class Thread(threading.local):
@@ -66,14 +68,26 @@ class Calls:
         for name in OF_BOOSTERS:
             self.replace(name, self.call)
         self.replace("LGBM_BoosterCreate", self.create_booster)
+        self.replace("LGBM_BoosterRefit", self.refit)
         self.replace("LGBM_BoosterResetTrainingData", self.reset_training_data)
         self.replace("LGBM_NetworkInit", self.init_sockets)
         self.replace("LGBM_NetworkFree", self.free)
+        self.replace_fit(lightgbm.LGBMClassifier)
 
     def replace(self, name: str, by: Callable[..., int]) -> None:
         """`by` gets the function first."""
         if hasattr(self.lib, name):  # Arrow's has another name in each version
             setattr(self.lib, name, functools.partial(by, getattr(self.lib, name)))
+
+    def replace_fit(self, classifier: Any) -> None:
+        """The class numbers the labels that it finds on this rank, which the library does not see."""
+        original = classifier.fit
+
+        @functools.wraps(original)
+        def fit(model: Any, X: Any, y: Any, *arguments: Any, **options: Any) -> Any:
+            self.check_classes(y)
+            return original(model, X, y, *arguments, **options)
+        classifier.fit = fit
 
     def refuse_second(self) -> None:
         """RuntimeError where this thread has a network already."""
@@ -91,7 +105,7 @@ class Calls:
         callbacks.open()
         self.safe_call(self.lib.LGBM_NetworkInitWithFunctions(group.size, group.rank, ctypes.c_void_p(_lightgbm.reduce_scatter),
                                                               ctypes.c_void_p(_lightgbm.all_gather)))
-        self.here.ours = Open(callbacks, group.size)
+        self.here.ours = Open(callbacks, group)
         return self.here.ours
 
     def close(self) -> None:
@@ -129,6 +143,14 @@ class Calls:
         self.check(params, to_train=True)
         self.check_dataset(dataset)
         return self.call(function, dataset, params, *arguments)
+
+    def refit(self, function: Any, *arguments: Any) -> int:
+        """LightGBM takes the new leaves from the rows of this rank alone, on sockets, too."""
+        if self.here.ours is not None and self.here.ours.size > 1:
+            raise self.error("tutti.lightgbm: refit makes a model of each rank alone, which LightGBM does not synchronise: call "
+                             "it outside of the block of tutti.lightgbm.network")
+        failed: int = function(*arguments)
+        return failed
 
     def reset_training_data(self, function: Any, booster: Any, dataset: Any) -> int:
         """The same for other data."""
@@ -192,6 +214,26 @@ class Calls:
         if any(value.lower() in ("true", "+") for value in values["linear_tree"]):
             raise self.error("tutti.lightgbm: linear_tree=True makes a model of each rank alone, which LightGBM does not "
                              "synchronise: leave it out in a block of tutti.lightgbm.network")
+
+    def check_classes(self, labels: Any) -> None:
+        """Raises LightGBMError on every rank where two ranks would give one number to different classes. Collective."""
+        ours = self.here.ours
+        if ours is None or ours.size == 1:
+            return
+        import numpy as np
+        classes = np.unique(labels)
+        text = classes.astype(float).tobytes() if classes.dtype.kind in "biuf" else repr(classes.tolist()).encode()
+        mine = np.frombuffer(hashlib.sha256(text).digest(), np.uint8)
+        everybodys = np.zeros((ours.size, mine.size), np.uint8)
+        try:
+            ours.group.all_gather(everybodys, mine)
+        except RuntimeError as problem:
+            raise self.error(str(problem)) from problem
+        others = [str(rank) for rank in range(ours.size) if (everybodys[rank] != mine).any()]
+        if others:
+            raise self.error(f"tutti.lightgbm: this rank has rows of {len(classes)} classes, and rank {', '.join(others)} has rows "
+                             "of other classes. LGBMClassifier numbers them by the rank's own rows: give every rank rows of all "
+                             "classes")
 
     def check_dataset(self, dataset: Any) -> None:
         """Raises LightGBMError for data to train on whose bins this rank has found alone."""
