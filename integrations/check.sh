@@ -44,7 +44,7 @@ own="integrations/$name/pyproject.toml" # a package beside tutti's
 
 export PATH="$venv/bin:$PATH"
 say "tests"
-timeout 1200 pytest -q -o faulthandler_timeout=120 --junitxml "$folder/results.xml" "integrations/$name/tests"
+timeout 2400 pytest -q -o faulthandler_timeout=120 --junitxml "$folder/results.xml" "integrations/$name/tests"
 say "example"
 case $name in
   ray | vllm) timeout 300 python "integrations/$name/example.py" ;; # these start their processes themselves

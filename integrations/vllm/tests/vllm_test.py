@@ -21,7 +21,7 @@ def model(tmp_path_factory):
 def generate(model, *options, **variables):
     """The tokens, and what the groups of each worker run on."""
     ended = subprocess.run([sys.executable, HERE / "generate.py", model, *options], text=True, capture_output=True,
-                           env=environment(**variables), timeout=400)
+                           env=environment(**variables), timeout=900)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     said = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith('{"tokens"')))
     return said["tokens"], said["groups"]
