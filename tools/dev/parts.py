@@ -129,7 +129,8 @@ def wheel(job):
             job.results.failed("the wheel")
             return
     with job.phases.phase("wheel: tests"):
-        run_pytest("wheel", job.results, "-m", "full", "--ignore", "tests/python/torch_backend", "tests/python", "tests/package/wheel")
+        run_pytest("wheel", job.results, "-m", "full", "--ignore", "tests/python/torch_backend", "tests/python")
+        run_pytest("wheel_package", job.results, "tests/package/wheel")
 
 
 def pip_install(job):
