@@ -7,7 +7,8 @@ Pythons before 3.12 get a wheel each, the others share one (the stable ABI). Eac
 virtual environment of every Python that it is for, and two ranks add up a number, started by the installed
 tuttirun with nothing in PATH that could compile. Without names: python3.10 to python3.14, those found in PATH.
 
-auditwheel names a wheel for the oldest C library that it runs with.
+auditwheel names a wheel for the oldest C library that it runs with. Beside each wheel of tutti lies the list of what it
+is made of (tools/sbom.py).
 
 With --torch each Python gets a wheel of tutti-torch, too. It holds a module for each of --torch-versions, by default
 for those of the section [torch-wheels] of tools/pip-packages.txt that pip can get. Two ranks add up a number with each
@@ -89,7 +90,12 @@ def build(python, version, folder, scratch):
     run(pip, "install", *tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"])
     run(pip, "wheel", ROOT, "--no-build-isolation", "--no-deps", "-w", scratch, limit=BUILD_LIMIT, env=build_settings())
     run(pip, "install", "auditwheel>=6.8,<7")
-    return repaired(next(scratch.glob("tutti-*.whl")), folder, pip.with_name("python"))
+    built = next(scratch.glob("tutti-*.whl"))
+    wheel = repaired(built, folder, pip.with_name("python"))
+    # pip has built it in a folder of this name (pyproject.toml), and nanobind is there until `scratch` is removed.
+    run(python, ROOT / "tools/sbom.py", "--build", ROOT / "build" / "-".join(built.stem.split("-")[2:]), "-o",
+        wheel.with_suffix(".spdx.json"))
+    return wheel
 
 
 def repaired(wheel, folder, python):
