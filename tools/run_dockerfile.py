@@ -20,7 +20,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RELEASES = {"debian:12": "bookworm", "debian:12-slim": "bookworm"}
+RELEASES = {"debian:11": "bullseye", "debian:12": "bookworm", "debian:12-slim": "bookworm", "debian:13": "trixie",
+            "debian:testing": "testing", "debian:sid": "sid"}
 # Files of this host, and where they lie inside. The certificates have a place of their own, because installing
 # ca-certificates inside makes Debian's file anew.
 CERTIFICATES = "/etc/host-certificates.crt"
