@@ -20,6 +20,7 @@ import tree
 
 MOST_WORDS = 35
 MEDIAN = 18
+FEW = 5  # sentences: fewer have no median that says anything
 PAGES = re.compile(r"(?:docs/.*|README|CONTRIBUTING|ARCHITECTURE|CHANGELOG|(?:integrations|bindings|examples|apps|tests)(?:/.*)?/README)\.md")
 UNCHECKED = "tools/unchecked-sentences.txt"
 RELATIVE = re.compile(r"(?:Who|Whose|Whom|Whoever|Whomever|What|Whatever|Which|Whichever)\b")
@@ -90,7 +91,7 @@ def faults_of(name, text):
         lengths.append(words(sentence))
         if lengths[-1] > MOST_WORDS:
             yield f"{name}:{number}: {lengths[-1]} words in a sentence, at most {MOST_WORDS}: {sentence[:60]}"
-    if lengths and statistics.median(lengths) > MEDIAN:
+    if len(lengths) >= FEW and statistics.median(lengths) > MEDIAN:
         yield f"{name}: the median sentence has {statistics.median(lengths):g} words, at most {MEDIAN}"
 
 
