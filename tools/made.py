@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The texts in this repository that are made of others: tables of pages (kinds.py, promises.py, peers.py), and the faces of the
-collectives in C and Python (faces.py, stubs.py).
+"""The texts in this repository that are made of others: tables of pages (kinds.py, promises.py, peers.py), the faces of the
+collectives in C and Python (faces.py, stubs.py), and pictures that need no program (pictures.py).
 
     made.py            tells which files have another text than they must have
     made.py --write    writes them, and formats what is C++
@@ -19,6 +19,7 @@ import compilers
 import faces
 import kinds
 import peers
+import pictures
 import promises
 import stubs
 
@@ -26,7 +27,7 @@ import stubs
 def wanted(root):
     """Each file as it must be, and what is wrong with another."""
     files = {}
-    for module in (compilers, kinds, promises, peers, faces, stubs):
+    for module in (compilers, kinds, promises, peers, faces, stubs, pictures):
         for file, begin, text, end, why in module.made(root):
             if begin is not None:
                 now = files[file][0] if file in files else (root / file).read_text(encoding="utf-8")

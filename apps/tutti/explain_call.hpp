@@ -25,8 +25,8 @@ struct Question {
   /// Of a rank's tensor; of operations of blocks: of one block, as `tutti bench` counts.
   std::size_t bytes = 0;
   int root = 0;
-  int cpus = 1;            ///< of a host
-  std::string algorithms;  ///< TUTTI_ALGO
+  int cpus = 1;                 ///< of a host
+  std::string algorithms = {};  ///< TUTTI_ALGO
   /// TUTTI_TRANSPORT=tcp: no rank shares memory with another one.
   bool apart = false;
 };

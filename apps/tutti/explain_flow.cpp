@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "apps/tutti/explain_hops.hpp"
 #include "base/format.hpp"
 #include "base/index.hpp"
 #include "engine/rank_row.hpp"
@@ -21,42 +22,6 @@ using plan::Slice;
 using plan::Space;
 using plan::Step;
 using plan::StepKind;
-
-/// How many hops the elements in some memory have made.
-class Hops {
- public:
-  void set(Range range, int hops) {
-    if (range.count == 0) return;
-    const std::size_t end = range.first + range.count;
-    split(range.first);
-    split(end);
-    runs_.erase(runs_.lower_bound(range.first), runs_.lower_bound(end));
-    runs_[range.first] = {end, hops};
-  }
-  /// The most in a range; 0 if nothing was written.
-  [[nodiscard]] int most(Range range) const {
-    const std::size_t end = range.first + range.count;
-    auto run = runs_.upper_bound(range.first);
-    if (run != runs_.begin()) --run;
-    int most = 0;
-    for (; run != runs_.end() && run->first < end; ++run) {
-      if (run->second.first > range.first) most = std::max(most, run->second.second);
-    }
-    return most;
-  }
-
- private:
-  void split(std::size_t at) {
-    auto run = runs_.upper_bound(at);
-    if (run == runs_.begin()) return;
-    --run;
-    if (run->first == at || run->second.first <= at) return;
-    const auto rest = run->second;
-    run->second.first = at;
-    runs_[at] = rest;
-  }
-  std::map<std::size_t, std::pair<std::size_t, int>> runs_;  // begin: end, hops
-};
 
 struct Message {
   std::size_t count = 0;
@@ -320,6 +285,8 @@ class Walk {
   void copy(int r, Rank& rank, const Step& step) {
     if (range(rank, step.src).count == 0) return;
     write(r, rank, step.dst, read(r, rank, step.src, How::copy, step.dst.space));
+    if (step.src.space == Space::input && step.dst.space == Space::stage)
+      totals(r).given += bytes_of(rank, range(rank, step.src));
   }
 
   void reduce(int r, Rank& rank, const Step& step) {
@@ -391,7 +358,9 @@ class Walk {
                                           r, post.at.count, from, message.count));
     post.memory->set(post.at, message.round);
     rank.heard = std::max(rank.heard, message.round);
-    flow_.transfers[message.transfer].lands = post.lands;
+    Transfer& transfer = flow_.transfers[message.transfer];
+    transfer.lands = post.lands;
+    if (post.lands == Space::stage) totals(r).staged += transfer.bytes;
     return true;
   }
 

@@ -58,6 +58,7 @@ struct RankTotals {
   std::size_t messages = 0;
   std::size_t sent = 0;    ///< bytes in messages
   std::size_t staged = 0;  ///< bytes written to its own stage
+  std::size_t given = 0;   ///< of these, bytes of its input
   std::size_t read = 0;    ///< bytes of other ranks' stages
   std::size_t lines = 0;   ///< arrival lines of others that it waits for
 };

@@ -1,6 +1,9 @@
 #include "apps/tutti/explain_picture.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <ranges>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -24,8 +27,6 @@ constexpr std::string_view kStyle = R"(
 .ex .soft { fill: var(--soft); }
 .ex .bold { font-weight: 600; }
 .ex .mid { text-anchor: middle; }
-.ex .halo { paint-order: stroke; stroke: var(--back, var(--paper)); stroke-width: 5px;
-  stroke-linejoin: round; }
 .ex .paper { fill: var(--paper); }
 .ex .shade { fill: var(--shade); }
 .ex .life { stroke: var(--grid); stroke-width: 1.5; }
@@ -69,7 +70,7 @@ class Picture {
 
   std::string draw() {
     heads();
-    if (std::ranges::any_of(e_.flow.ranks, [](const RankTotals& r) { return r.staged > 0; }))
+    if (std::ranges::any_of(e_.flow.ranks, [](const RankTotals& r) { return r.given > 0; }))
       stages();
     for (int round = 1; round <= e_.flow.rounds; ++round) draw_round(round);
     const double end = y_;
@@ -119,7 +120,7 @@ class Picture {
     }
     if (labelled_)
       for (const Sum& sum : e_.flow.sums) gap = std::max(gap, width_of(sum_text(sum)) + 26);
-    if (std::ranges::any_of(e_.flow.ranks, [](const RankTotals& r) { return r.staged > 0; }))
+    if (std::ranges::any_of(e_.flow.ranks, [](const RankTotals& r) { return r.given > 0; }))
       for (const RankTotals& r : e_.flow.ranks)
         if (labelled_) gap = std::max(gap, width_of(stage_text(r)) + 26);
     gap = std::min(gap, 240.0);
@@ -178,13 +179,13 @@ class Picture {
 
   [[nodiscard]] std::string stage_text(const RankTotals& totals) const {
     return base::format("{} {}", e_.plans.front()->inline_stage ? "line:" : "stages",
-                        bytes_text(totals.staged));
+                        bytes_text(totals.given));
   }
   void stages() {
     text(14, y_ + 20, "bold", "first");
     for (int r = 0; r < ranks_; ++r) {
       const RankTotals& totals = base::at(e_.flow.ranks, r);
-      if (totals.staged > 0) pill(x(r), y_ + 20, labelled_ ? stage_text(totals) : "s", false, 11);
+      if (totals.given > 0) pill(x(r), y_ + 20, labelled_ ? stage_text(totals) : "s", false, 11);
     }
     y_ += 34;
   }
@@ -246,9 +247,16 @@ class Picture {
                               : "reads of",
         t.how == How::message ? t.to : t.from, escaped(piece_text(a, e_.flow)), bytes_text(a.bytes),
         kind, from, to - side * 8, y, y, from, y, to - side * 1, y, -side * 9);
-    if (labelled_)
-      body_ += base::format("<text class='mid halo' x='{:.0f}' y='{:.1f}'>{}</text>",
-                            label_x(t.from, t.to), y + 4, escaped(label_of(a, bytes)));
+    if (labelled_) {
+      const std::string label = label_of(a, bytes);
+      const double wide = width_of(label) + 4;
+      const double middle = label_x(t.from, t.to);
+      body_ += base::format(
+          "<rect class='{}' x='{:.0f}' y='{:.1f}' width='{:.0f}' height='13'/>"
+          "<text class='mid' x='{:.0f}' y='{:.1f}'>{}</text>",
+          t.round % 2 == 1 ? "shade" : "paper", middle - wide / 2, y - 7, wide, middle, y + 4,
+          escaped(label));
+    }
     body_ += "</g>\n";
     y_ += pitch;
   }
@@ -259,26 +267,29 @@ class Picture {
   }
 
   void sums(int round) {
-    std::vector<std::vector<const Sum*>> own(base::as_size(ranks_));
-    bool any = false;
-    for (const Sum& sum : e_.flow.sums) {
-      if (sum.round != round) continue;
-      auto& list = base::at(own, sum.rank);
-      const bool told = std::ranges::any_of(
-          list, [&](const Sum* other) { return sum_text(*other) == sum_text(sum); });
-      if (!told) list.push_back(&sum);
-      any = true;
-    }
-    if (!any) return;
+    const auto own = std::ranges::equal_range(e_.flow.sums, round, {}, &Sum::round);
+    if (own.empty()) return;
     y_ += 18;
-    for (int r = 0; r < ranks_; ++r) {
-      const auto& list = base::at(own, r);
-      if (list.empty()) continue;
-      const Sum& sum = *list.front();
-      const std::string what = !labelled_        ? "+"
-                               : list.size() > 1 ? base::format("adds {} sums", list.size())
-                                                 : sum_text(sum);
-      pill(x(r), y_, what, sum.complete, colour_of(sum.piece, r, e_));
+    for (auto first = own.begin(); first != own.end();) {
+      const auto end =
+          std::find_if(first, own.end(), [&](const Sum& sum) { return sum.rank != first->rank; });
+      // A pill for all chunks; the first has as many sums as the others.
+      const auto several =
+          std::count_if(first, end, [&](const Sum& sum) { return sum.piece == first->piece; });
+      const bool complete = std::any_of(first, end, [](const Sum& sum) { return sum.complete; });
+      std::string text = sum_text(*first);
+      std::set<Piece> pieces;
+      for (Piece piece : std::ranges::subrange(first, end) | std::views::transform(&Sum::piece)) {
+        piece.chunk = -1;
+        pieces.insert(piece);
+      }
+      if (pieces.size() > 1)
+        text = base::format("adds {} pieces", pieces.size());
+      else if (several > 1)
+        text = base::format("{} sums of {}", several, text.substr(5));
+      pill(x(first->rank), y_, labelled_ ? text : "+", complete,
+           colour_of(first->piece, first->rank, e_));
+      first = end;
     }
     y_ += 8;
   }

@@ -57,6 +57,22 @@ TEST(Select, OnOneHostWithACpuForEach) {
   EXPECT_EQ(reduce(4097 * kKiB, two).chunk_bytes, 256 * kKiB);
 }
 
+TEST(Select, NamesTheRuleThatDecided) {
+  const Topology four = hosts({0, 1, 2, 3});
+  const Query query{.kind = Kind::all_reduce, .bytes = 40 * kKiB, .rounds = true, .cpus = 2};
+  const Choice choice = select(query, four);
+  ASSERT_NE(choice.rule, nullptr);
+  EXPECT_EQ(choice.rule->algorithm, choice.algorithm);
+  std::vector<Refusal> refusals;
+  for (const Rule& rule : rules()) {
+    const Refusal refusal = refusal_of(rule, query, four);
+    if (refusal != Refusal::elsewhere) refusals.push_back(refusal);
+    if (&rule == choice.rule) break;
+  }
+  EXPECT_EQ(refusals, (std::vector{Refusal::ranks, Refusal::bytes, Refusal::bytes, Refusal::none}));
+  EXPECT_EQ(pick(Kind::all_reduce, 8, four, "all_reduce:ring").rule, nullptr);
+}
+
 TEST(Select, OnOneHostWithMoreRanksThanCpus) {
   const Topology eight = hosts({0, 0, 0, 0, 0, 0, 0, 0});
   EXPECT_EQ(reduce(1 * kKiB, eight).algorithm, "one_shot");

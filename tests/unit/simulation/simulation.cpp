@@ -97,8 +97,10 @@ Simulation::Simulation(const Setup& setup)
     for (int peer = 0; peer < size; ++peer) {
       if (peer == rank) continue;
       const bool local = world.local_of[static_cast<std::size_t>(peer)] >= 0;
-      world.transports[static_cast<std::size_t>(peer)] =
+      transport::Transport* used =
           local ? static_cast<transport::Transport*>(one.ring.get()) : &network_.transport(rank);
+      if (setup.observed) used = setup.observed(rank, *used);
+      world.transports[static_cast<std::size_t>(peer)] = used;
     }
     world.whereabouts.assign(setup.host_of.size(), "");
     world.process_state = process_state;

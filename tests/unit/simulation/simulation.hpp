@@ -27,6 +27,8 @@ struct Setup {
   verify::sim::LinkOptions links;
   std::string algorithms;
   int cpus = 4;
+  /// What a rank uses in place of a transport; empty: the transport itself.
+  std::function<transport::Transport*(int rank, transport::Transport&)> observed = {};
 };
 
 /// 0, 1, ...
