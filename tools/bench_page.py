@@ -111,11 +111,13 @@ class Page:
         return ", ".join(version_text(name, self.figures.versions[name]) for name in (OURS, *self.peers)
                          if name in self.figures.versions)
 
-    def mean(self, cells, peer):
-        """The geometric mean of the ratios to a peer."""
+    def mean_text(self, cells, peer):
+        """The geometric mean of the ratios to a peer, and of how many cells if some lack it."""
         ratios = [self.figures.of_library(cell, peer, "ratio") for cell in cells]
         logs = [math.log(ratio) for ratio in ratios if ratio]
-        return math.exp(statistics.fmean(logs)) if logs else None
+        if not logs:
+            return ""
+        return ratio_text(math.exp(statistics.fmean(logs))) + (f" ({len(logs)} of {len(cells)} cells)" if len(logs) < len(cells) else "")
 
     def tallied(self, cells):
         """Three columns: the mean of the ratios to the best peer, the cells above the limit, the worst cell."""
@@ -157,7 +159,7 @@ class Page:
         for name in [*OPERATIONS, "all"]:
             chosen = [cell for cell in cells if name in (cell.operation, "all")]
             if chosen:
-                rows.append([name, *(ratio_text(self.mean(chosen, peer)) for peer in self.peers), *self.tallied(chosen)])
+                rows.append([name, *(self.mean_text(chosen, peer) for peer in self.peers), *self.tallied(chosen)])
         lines = [f"The time of tutti divided by the time of the peer (*ratio*), as geometric means over "
                  f"{listed(sorted({cell.ranks for cell in cells}))} ranks and sizes from {bytes_text(min(sizes, default=0))} to "
                  f"{bytes_text(max(sizes, default=0))}. Below 1, tutti is faster. A *cell* is one operation, size and number of "

@@ -130,6 +130,10 @@ class Written(FolderTest):
             self.assertIn(f"pictures/bench/{name}.svg", text)
             xml.fromstring(self.picture(name))
 
+    def test_a_mean_tells_how_many_cells_lack_the_peer(self):
+        partly = document(("broadcast", 2, 64, times(3, 90, 2, 6)), ("broadcast", 2, 512, {"tutti": 3, "openmpi": 2, "impi": 6}))
+        self.assertIn("| broadcast | 0.03 (1 of 2 cells) | **1.50** | 0.50 |", self.write(quick_host_a=partly))
+
     def test_a_library_that_fails_is_named(self):
         failing = document(("all_reduce", 2, 8, times(1, 1, 2, 4)))
         failing["points"][0]["libraries"]["gloo"] = {"failure": "wrong sum\nmore"}
