@@ -5,7 +5,8 @@
 #
 # It installs tutti and the stock packages of the section NAME of tools/pip-packages.txt into
 # build/integrations/NAME/venv, then runs the tests, the example and the benchmark of integrations/NAME. The wheel of
-# tutti is that of TUTTI_WHEEL, or else built here.
+# tutti is that of TUTTI_WHEEL, or else built here. JAX is also tried in one program with torch, whose plug-in is the wheel of
+# TUTTI_TORCH_WHEEL, or else its Python fallback.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -19,7 +20,10 @@ venv=$folder/venv
 pip=("$venv/bin/pip" --disable-pip-version-check --no-input -q)
 say() { printf '\n==> %s: %s\n' "$name" "$*"; }
 
-mapfile -t packages < <(awk -v name="[$name]" '/^#/ || /^$/ { next } /^\[/ { on = $0 == name; next } on' tools/pip-packages.txt)
+section() {
+  awk -v name="[$1]" '/^#/ || /^$/ { next } /^\[/ { on = $0 == name; next } on' tools/pip-packages.txt
+}
+mapfile -t packages < <(section "$name")
 [ ${#packages[@]} -gt 0 ] || { echo "tools/pip-packages.txt has no section [$name]" >&2; exit 2; }
 mkdir -p "$folder"
 say "an empty environment"
@@ -52,3 +56,10 @@ case $name in
 esac
 say "benchmark"
 timeout 600 python "integrations/$name/bench.py"
+
+if [ "$name" = jax ]; then
+  say "one program with torch"
+  mapfile -t packages < <(section torch)
+  "${pip[@]}" install "${packages[@]}" ${TUTTI_TORCH_WHEEL:+"$TUTTI_TORCH_WHEEL"}
+  timeout 300 pytest -q -k with_torch --junitxml "$folder/with_torch.xml" integrations/jax/tests/process_test.py
+fi

@@ -1,5 +1,6 @@
 """The changes that `import tutti.jax` makes to a process, and all that it leaves as it was."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -173,10 +174,7 @@ def test_tuttirun_needs_no_other_word(form, tmp_path):
     assert done.stdout.count("mpi") == 2
 
 
-def test_everything_at_once(tmp_path):
-    """tutti.jax, tutti.distributed and, if it is installed, tutti.torch in one program of tuttirun."""
-    (tmp_path / "program.py").write_text("""
-import importlib.util
+TOGETHER = """
 import tutti.jax
 import jax, numpy as np
 from jax.experimental import multihost_utils
@@ -185,28 +183,57 @@ import tutti.distributed as dist
 jax.distributed.initialize()
 dist.init_process_group()
 rank = dist.get_rank()
-for turn in range(3):
+
+def check_jax(turn):
     assert int(multihost_utils.process_allgather(np.array([jax.process_index() + turn])).sum()) == 1 + 2 * turn
-    values = np.full(4, rank + 1.0, np.float32)
+
+def check_dist(turn):
+    values = np.full(4, rank + turn, np.float32)
     dist.all_reduce(values)
-    assert values.tolist() == [3.0] * 4
-if importlib.util.find_spec("torch"):
-    import torch, torch.distributed
-    import tutti.torch
-    torch.distributed.init_process_group("tutti")
-    tensor = torch.full((4,), rank + 1.0)
-    torch.distributed.all_reduce(tensor)
-    assert tensor.tolist() == [3.0] * 4
-    assert int(multihost_utils.process_allgather(np.array([rank])).sum()) == 1
-    torch.distributed.destroy_process_group()
-copies = {line.split()[-1] for line in open("/proc/self/maps") if "/libtutti.so" in line}
+    assert values.tolist() == [1 + 2.0 * turn] * 4
+
+checks = [check_jax, check_dist]
+{more}
+for turn in range(3):
+    for check in checks:
+        check(turn)
+copies = {{line.split()[-1] for line in open("/proc/self/maps") if "/libtutti.so" in line}}
 assert len(copies) == 1, copies
 dist.destroy_process_group()
 print("well")
-""")
-    done = tuttirun(str(tmp_path / "program.py"))
+"""
+
+TORCH = """
+import importlib.util, torch, torch.distributed
+import tutti.torch
+compiled = importlib.util.find_spec("_tutti_torch_" + "_".join(torch.__version__.split(".")[:2]))
+assert (tutti.torch.ProcessGroupTutti.__module__ == "tutti.torch._python_fallback") == (compiled is None)
+torch.distributed.init_process_group("tutti")
+
+def check_torch(turn):
+    tensor = torch.full((4,), float(rank + turn))
+    torch.distributed.all_reduce(tensor)
+    assert tensor.tolist() == [1 + 2.0 * turn] * 4
+
+checks.append(check_torch)
+"""
+
+
+def run_together(more, folder):
+    (folder / "program.py").write_text(TOGETHER.format(more=more))
+    done = tuttirun(str(folder / "program.py"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("well") == 2
+
+
+def test_one_program_with_tutti_distributed(tmp_path):
+    run_together("", tmp_path)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_one_program_with_torch(tmp_path):
+    """tutti.jax, tutti.distributed and tutti.torch; integrations/check.sh runs it again when it has installed torch."""
+    run_together(TORCH, tmp_path)
 
 
 @pytest.mark.parametrize(("arguments", "text"), (
