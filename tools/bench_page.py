@@ -14,7 +14,7 @@ from typing import NamedTuple
 import bench_plots
 import bench_summary
 from bench_plots import Dot, Plot
-from bench_summary import LIMIT, Setting, on_grid, size_text
+from bench_summary import CALM, LIMIT, Setting, on_grid, size_text
 
 PAGE = pathlib.Path("docs/reference/performance.md")
 PICTURES = pathlib.Path("docs/pictures/bench")
@@ -24,6 +24,7 @@ OURS = "tutti"
 NAMES = {"gloo": "Gloo", "openmpi": "Open MPI", "impi": "Intel MPI", OURS: "tutti"}
 COLOURS = {"gloo": 0, "openmpi": 1, "impi": 2, OURS: 3}  # and shapes, in the order of the lanes
 LEAST = 1 / 64  # of a plot's axis: Gloo's small calls take far longer, and the dots near 1 need the room
+STAR = r"\*"
 MISSING = 5  # of those without a figure that are named
 HOST = Setting()
 KINDS = {"host": "operations of one host", "hosts": "operations between hosts", "random": "random sizes",
@@ -290,14 +291,16 @@ class Page:
         """The lines of the second part: all cells above the limit."""
         cells = sorted(self.figures.above(self.figures.measured), key=lambda cell: (cell.setting, cell.mode, cell.ranks,
                                                                                     OPERATIONS.index(cell.operation), cell.bytes))
-        yield f"Cells above {LIMIT}: {len(cells)} of {len(self.figures.measured)}.\n"
+        busy = {cell for cell in cells if min(one.others for one in self.figures.deciding(cell)) > CALM}
+        stars = f" In {len(busy)} of them, with a star, other processes took more than {CALM:.0%} of the CPU time." if busy else ""
+        yield f"Cells above {LIMIT}: {len(cells)} of {len(self.figures.measured)}.{stars}\n"
         places = {}
         for cell in cells:
             place = str(cell.setting).replace("shared memory", "one host") + f", {ranks_text(cell.ranks)}"
             place += ", one at a time" if cell.mode == "sync" else ""
             size = f"{bytes_text(cell.bytes)} " if cell.bytes else ""
             found = places.setdefault(place, {}).setdefault(cell.operation, [])
-            found.append(f"{size}{self.figures.ratio(cell):.2f}")
+            found.append(f"{size}{self.figures.ratio(cell):.2f}{STAR if cell in busy else ''}")
         rows = [[place, "; ".join(f"{name} {', '.join(found)}" for name, found in operations.items())]
                 for place, operations in places.items()]
         yield from table(["where", "sizes and ratios to the best peer"], rows)

@@ -89,6 +89,11 @@ class Written(FolderTest):
         self.assertIn("| broadcast | 0.03 | **1.50** | 0.50 | **1.50** | 1 of 1 | **1.50** (64 B) |", text)
         self.assertIn("Cells above 1.05: 1 of 1.", text)
         self.assertIn("| one host, 4 ranks | broadcast 64 B 1.50 |", text)
+        busy = document(("reduce", 4, 8, times(3, 90, 2, 6)))
+        busy["points"][0]["others_cpu"] = 0.2
+        text = self.write(quick_host_b=busy)
+        self.assertIn("In 1 of them, with a star, other processes", text)
+        self.assertIn(r"| one host, 4 ranks | broadcast 64 B 1.50; reduce 8 B 1.50\* |", text)
 
     def test_a_picture_has_a_dot_for_each_ratio_and_losses_right_of_the_line(self):
         self.write(quick_host_a=HOST)
