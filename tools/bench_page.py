@@ -108,9 +108,8 @@ class Page:
         self.peers = [name for name in COLOURS if name in run.figures.versions and name != OURS]
         self.host = [cell for cell in self.figures.cells(setting=HOST, mode="loop") if on_grid(cell)]
 
-    def versions(self):
-        return ", ".join(version_text(name, self.figures.versions[name]) for name in (OURS, *self.peers)
-                         if name in self.figures.versions)
+    def versions(self, libraries):
+        return ", ".join(version_text(name, self.figures.versions[name]) for name in libraries if name in self.figures.versions)
 
     def mean_text(self, cells, peer):
         """The geometric mean of the ratios to a peer, and of how many cells if some lack it."""
@@ -133,7 +132,9 @@ class Page:
     def plot(self, title, axis, dots, panels, **more):
         libraries = [*([] if more.get("ratio") else [OURS]), *self.peers]
         series = [(NAMES[name], COLOURS[name]) for name in libraries]
-        caption = f"{self.run.machine}. {self.versions()}."
+        drawn = {dot.series for dot in dots}
+        shown = [OURS, *(name for name in self.peers if NAMES[name] in drawn)]
+        caption = f"{self.run.machine}. {self.versions(shown)}."
         return Plot(title, axis, caption, dots, series, OPERATIONS, panels, **more)
 
     def ratio_plot(self, title, cells_of):
@@ -167,7 +168,7 @@ class Page:
                  f"ranks; its *best peer* is the fastest one.", "",
                  *table(["operation", *(NAMES[peer] for peer in self.peers), "best peer", f"cells above {LIMIT}", "worst cell"], rows)]
         plot = self.ratio_plot("Every operation on one host, beside the peers", self.by_ranks(cells))
-        plot = plot._replace(caption=f"{plot.caption} State: {bench_summary.state_text(self.figures)}.")
+        plot = plot._replace(caption=f"{plot.caption} State: {bench_summary.state_text(self.figures, cells)}.")
         return Section("One host: every operation", lines, plot, "operations")
 
     def absolute(self, cells, field, title, text, axis, heading, file):
@@ -274,7 +275,7 @@ class Page:
 
     def results(self, expected):
         """The lines of the first part."""
-        yield f"{self.run.machine}. {self.versions()}. State: {bench_summary.state_text(self.figures)}."
+        yield f"{self.run.machine}. {self.versions([OURS, *self.peers])}. State: {bench_summary.state_text(self.figures)}."
         late = list(self.unmeasured(expected))
         if late:
             yield f"\nNot measured in this run: {'; '.join(late)}."

@@ -67,7 +67,7 @@ def short(value):
 def ticks(low, high, ratio):
     if ratio:
         powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
-        every = 1 if len(powers) <= 5 else 2
+        every = 1 if len(powers) <= 5 else 2 if len(powers) <= 9 else 3  # so that texts have room in a third of the width
         return [(2.0 ** power, f"1/{2 ** -power}" if power < 0 else str(2 ** power)) for power in powers if power % every == 0]
     powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
     every = 1 if len(powers) <= 5 else 2

@@ -253,9 +253,9 @@ def behind(figures, most=40):
         yield f"  ... and {len(cells) - most} more"
 
 
-def state_text(figures):
-    """How calm the machine was."""
-    files = [one for several in figures.measured.values() for one in several]
+def state_text(figures, cells=None):
+    """How calm the machine was while these cells, or all, were measured."""
+    files = [one for cell in (figures.measured if cells is None else cells) for one in figures.measured[cell]]
     busy = sum(one.others > CALM for one in files)
     states = {state: sum(one.state == state for one in files) for state in sorted({one.state for one in files})}
     return (f"other processes took {statistics.fmean(one.others for one in files):.0%} of the CPU time on average, above "

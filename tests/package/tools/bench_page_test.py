@@ -96,9 +96,10 @@ class Written(FolderTest):
         self.assertIn(r"| one host, 4 ranks | broadcast 64 B 1.50; reduce 8 B 1.50\* |", text)
 
     def test_a_picture_has_a_dot_for_each_ratio_and_losses_right_of_the_line(self):
-        self.write(quick_host_a=HOST)
+        self.write(quick_host_a=HOST, a_hosts=HOSTS)
         picture = self.picture("operations")
         self.assertIn("A machine, 2 CPUs, 2026-01-02.", picture)
+        self.assertIn("cores near in 4.", picture)  # not those between hosts
         figures = bench_page.Page(bench_page.read(self.run_folder)).operations().plot
         self.assertEqual(sorted((dot.panel, dot.row, dot.value) for dot in figures.dots if dot.series == "Open MPI"),
                          [("2 ranks", "all_reduce", 0.5), ("2 ranks", "all_reduce", 2), ("2 ranks", "barrier", 0.5),
@@ -133,6 +134,7 @@ class Written(FolderTest):
             self.assertIn(row, text)
         for name in ("hosts", "start", "disturbed"):
             self.assertIn(f"pictures/bench/{name}.svg", text)
+            self.assertNotIn("Gloo", self.picture(name))  # it has no dot there
             xml.fromstring(self.picture(name))
 
     def test_a_mean_tells_how_many_cells_lack_the_peer(self):
