@@ -7,6 +7,7 @@ import aarch64_tests
 import aarch64_wheel
 import compiler_tests
 import mpi_tests
+import site_build
 import torch_tests
 from building import build, configure
 from changed import begin_of_change, changed_files, own_labels
@@ -108,6 +109,19 @@ def shared_library(job):
     need("core", "tests", "python", "abi")
     job.ctest("shared", "shared", lambda test: test.is_of({"package/shared"}) or test.name.startswith("c_api"),
               "-DTUTTI_PYTHON=ON", f"-DPython_EXECUTABLE={PYTHON}")
+
+
+def docs(job):
+    """The site, its links, and the blocks of code of all pages."""
+    need("core", "tests", "python")
+    with job.phases.phase("docs: the site"):
+        job.results.outcome("the site of the documentation", site_build.build())
+    with job.phases.phase("docs: building"):
+        if not configure_module() or not build_module():
+            job.results.failed("the build of the Python module")
+            return
+    with job.phases.phase("docs: blocks of code"):
+        run_on_build(job.results, "tests/package/pages", name="blocks")
 
 
 def commands(job):
@@ -221,6 +235,7 @@ PARTS = {
     "release": release,
     "shared": shared_library,
     "commands": commands,
+    "docs": docs,
     "wheel": wheel,
     "pip": pip_install,
     "fuzz:fuzzers": fuzz(lambda test: "planted" not in test.name, "fuzzers"),
