@@ -1,5 +1,6 @@
 """./dev docs: checks the pages, then builds the site of them."""
 
+import shutil
 import sys
 
 import site_pages
@@ -40,9 +41,10 @@ def build():
     (SITE / "doxygen" / "Doxyfile").write_text(DOXYGEN, encoding="utf-8")
     if not run("doxygen", SITE / "doxygen" / "Doxyfile", log=SITE / "doxygen.log"):
         return False
+    shutil.rmtree(HTML, ignore_errors=True)  # pages that have moved would stay
     say("sphinx-build")
-    if not run(BUILD / "venv" / "bin" / "sphinx-build", "-q", "-W", "--keep-going", "-b", "html", "-c", ROOT / "docs", "-d", SITE / "doctrees",
-               site_pages.SOURCE, HTML):
+    if not run(BUILD / "venv" / "bin" / "sphinx-build", "-q", "-j", "auto", "-W", "--keep-going", "-b", "html", "-c", ROOT / "docs",
+               "-d", SITE / "doctrees", site_pages.SOURCE, HTML):
         return False
     say("links of the site, and what it loads")
     return run(sys.executable, ROOT / "tools" / "dev" / "site_check.py", HTML)

@@ -8,7 +8,6 @@ import sys
 
 from docutils import nodes
 from sphinx import addnodes
-from sphinx.util import logging
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -17,18 +16,16 @@ import tree  # noqa: E402
 LANGUAGES = {".c": "c", ".cmake": "cmake", ".cpp": "cpp", ".h": "c", ".hpp": "cpp", ".json": "json", ".py": "python",
              ".pyi": "python", ".rs": "rust", ".sbatch": "bash", ".sh": "bash", ".toml": "toml", ".yaml": "yaml"}
 FOLDER = "files"
-log = logging.getLogger(__name__)
 
 
-class Linked:
-    """The files and folders that pages link to, by page."""
+class Tree:
+    """The files and the folders of the tree."""
 
     def __init__(self, names):
         self.names = set(names)
         self.folders = {parent.as_posix() for name in names for parent in pathlib.PurePosixPath(name).parents}
 
     def children(self, folder):
-        """Files of a folder, then the folders in it."""
         return sorted(name for name in self.names if posixpath.dirname(name) == folder)
 
     def subfolders(self, folder):
@@ -36,7 +33,7 @@ class Linked:
 
 
 def resolve(app, document):
-    """Links of a page that was just read."""
+    """Links of a page that was just read. Links to other pages are left to MyST, which checks them."""
     env, page = app.env, app.env.docname
     linked = env.site_linked[page] = set()
     for node in list(document.findall(addnodes.pending_xref)):
@@ -51,6 +48,7 @@ def resolve(app, document):
             uri = app.builder.get_relative_uri(page, f"{FOLDER}/{target}")
         else:
             continue
+        # The text of the link stays.
         link = nodes.reference("", "", internal=True, refuri=uri)
         link += node.children
         node.replace_self(link)
@@ -60,7 +58,7 @@ def listing(app, name):
     path = ROOT / name
     language = LANGUAGES.get(path.suffix, "text")
     return f"<h1>{html.escape(name)}</h1>" + app.builder.highlighter.highlight_block(
-        path.read_text(encoding="utf-8"), language, force=True)
+        path.read_text(encoding="utf-8", errors="replace"), language, force=True)
 
 
 def folder_list(app, name):
@@ -84,7 +82,7 @@ def pages(app):
 
 
 def begin(app):
-    app.site_tree = Linked(tree.files(ROOT))
+    app.site_tree = Tree(tree.files(ROOT))
     if not hasattr(app.env, "site_linked"):
         app.env.site_linked = {}
 
@@ -94,9 +92,15 @@ def purge(app, env, page):
         env.site_linked.pop(page, None)
 
 
+def merge(app, env, pages, other):
+    """What a process that has read some of the pages has found."""
+    env.site_linked.update({page: other.site_linked[page] for page in pages if page in other.site_linked})
+
+
 def setup(app):
     app.connect("builder-inited", begin)
     app.connect("env-purge-doc", purge)
+    app.connect("env-merge-info", merge)
     app.connect("doctree-read", resolve)
     app.connect("html-collect-pages", pages)
-    return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
