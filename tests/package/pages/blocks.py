@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import re
+import shlex
 import sys
 import textwrap
 
@@ -13,11 +14,11 @@ import tree  # noqa: E402
 FENCE = re.compile(r"^( *)(`{3,}|~{3,})\s*(.*)$")
 LANGUAGES = {"c++": "cpp", "bash": "sh", "shell": "sh", "console": "sh", "py": "python", "": "text", "yaml": "text", "toml": "text",
              "ini": "text", "json": "text"}
-KINDS = {"cpp", "c", "cmake", "python", "rust", "sh", "text", "directive"}
+KINDS = {"cpp", "c", "python", "sh", "text", "directive"}
 # Commands that a page shows. Of the first three the options are checked.
 OWN = {"tuttirun", "tutti", "./dev"}
 PROGRAMS = OWN | {"apptainer", "apt", "apt-get", "bash", "build/release/bin/tutti", "build/release/bin/tuttirun", "c++", "cat", "cd", "chmod", "cmake",
-                  "ctest", "curl", "docker", "export", "g++", "git", "head", "install", "integrations/check.sh", "ip", "kubectl", "ls", "mkdir",
+                  "ctest", "curl", "docker", "export", "g++", "git", "head", "install", "integrations/check.sh", "ip", "kill", "kubectl", "ls", "mkdir",
                   "module", "mpicc", "mpicxx", "mpiexec", "mpirun", "ninja", "openssl", "pip", "podman", "pytest", "python", "python3",
                   "rustc", "salloc", "sbatch", "scp", "sh", "srun", "ssh", "sudo", "taskset", "torchrun", "ulimit", "vllm"}
 ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=\S*\s+")
@@ -45,9 +46,26 @@ def first_word(line):
 
 
 def is_commands(text):
-    """True if the first line that is no comment calls a program."""
+    """True if the first line that is no comment calls a program. What the programs print may stand behind it."""
     lines = [line for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
     return bool(lines) and first_word(lines[0]) in PROGRAMS
+
+
+def commands_of(text):
+    """The commands of a block, each as a list of words without comments; lines that call no program are output."""
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        if first_word(line.lstrip("( ")) not in PROGRAMS:
+            continue
+        reader = shlex.shlex(line.strip().removeprefix("$ "), posix=True, punctuation_chars=True)
+        reader.whitespace_split = True
+        words = []
+        for word in [*reader, ";"]:
+            if word and set(word) <= set("();&|<>"):
+                if words:
+                    yield words
+                words = []
+            else:
+                words.append(word)
 
 
 def indented_kind(text):

@@ -5,17 +5,17 @@ The table of all blocks and of how each is tested: build/docs/blocks.txt.
 """
 
 import ast
-import importlib
+import functools
+import importlib.util
 import os
 import re
-import shlex
 import subprocess
 import sys
 
 import pytest
 
 import blocks
-from reasons import NOT_TESTED
+from reasons import NOT_TESTED, PACKAGES
 
 ROOT = blocks.ROOT
 INCLUDES = [f"-I{folder}" for folder in (ROOT / "include", ROOT / "build" / "dev" / "include")]
@@ -33,17 +33,26 @@ BLOCKS = blocks.all_blocks()
 
 def reason(block):
     """Why a block is not tested, or None."""
-    return next((why for (page, words), why in NOT_TESTED.items() if page == block.page and words in block.text), None)
+    return next((why for words, why in NOT_TESTED.items() if words in block.text), None)
+
+
+def missing_package(block):
+    """Why a program of Python is only compiled, or None: it imports what this environment need not have."""
+    names = re.findall(r"^(?:import|from) +(.+)", block.text, re.MULTILINE)
+    return next((why for name, why in PACKAGES.items() if any(re.search(rf"\b{re.escape(name)}\b", line) for line in names)), None)
 
 
 def is_program(block):
     if block.kind == "python":
-        return bool(re.search(r"^(?:import|from) ", block.text, re.MULTILINE))
+        return not missing_package(block) and bool(re.search(r"^(?:import|from) ", block.text, re.MULTILINE))
     return "int main(" in block.text
 
 
 def to_test(*kinds):
     return [block for block in BLOCKS if block.kind in kinds and not reason(block)]
+
+
+GUIDE = [block for block in to_test("cpp") if block.page == "docs/learn/guide.md" and not is_program(block)]
 
 
 def by_page(found):
@@ -75,9 +84,10 @@ def test_a_program_of_cpp_compiles(block, tmp_path):
 
 @pages_given([block for block in to_test("cpp") if not is_program(block)])
 def test_the_pieces_of_cpp_of_a_page_compile(page, tmp_path):
-    """Specialisations of templates stand outside of functions, other pieces in a scope within that of the piece before."""
+    """Specialisations of templates stand outside of functions, other pieces in a scope within that of the piece before. The
+    pieces of the guide come before those of other pages."""
     outside, inside = "", ""
-    for block in page:
+    for block in (GUIDE if page[0].page != GUIDE[0].page else []) + page:
         text = f'#line {block.line + 1} "{block.page}"\n{block.text}'
         if block.text.startswith("template"):
             outside += text
@@ -112,26 +122,12 @@ def test_a_piece_of_python_names_what_is_there(block):
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULES:
             module = MODULES[node.value.id]
-            if module == "tutti" and node.attr in ("torch", "jax", "ray", "lightgbm"):
-                continue  # modules of other packages
+            if node.attr in PACKAGES or re.search(r"^import torch", block.text, re.MULTILINE):
+                continue  # of another package
             assert hasattr(importlib.import_module(module), node.attr), f"{module} has no {node.attr}"
 
 
-def commands_of(text):
-    """The commands of a block, each as a list of words, without comments."""
-    for line in re.sub(r"\\\n", " ", text).splitlines():
-        reader = shlex.shlex(line.strip().removeprefix("$ "), posix=True, punctuation_chars=True)
-        reader.whitespace_split = True
-        words = []
-        for word in [*reader, ";"]:
-            if set(word) <= set("();&|") and word:
-                if words:
-                    yield words
-                words = []
-            else:
-                words.append(word)
-
-
+@functools.cache
 def help_of(*command):
     done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False, timeout=LIMIT, cwd=ROOT)
     assert done.returncode == 0, f"{command}: {done.stderr}"
@@ -152,22 +148,20 @@ def faults_of(words):
     if not words or words == ["..."]:  # a program of the reader's
         return []
     program = words[0]
-    if program not in blocks.PROGRAMS and "/" not in program:
-        return [f"{program}: no program that blocks.py knows"]
     name = program.rpartition("/")[2] if program.startswith("build/") else program
     if program in ("python", "python3") and words[1:2] == ["-m"] and words[2].startswith("tutti"):
         return [] if importlib.util.find_spec(words[2]) or words[2] == "tutti.torch" else [f"no module {words[2]}"]
     if name not in blocks.OWN:
         scripts = [word for word in words if re.match(r"(?:apps|bindings|examples|integrations|tests|tools)/", word)]
         return [f"{script}: no such file" for script in scripts if not (ROOT / script).exists()]
-    options = [word.partition("=")[0] for word in own_words(words) if word.startswith("--")]
+    options = [word.partition("=")[0] for word in own_words(words) if word.startswith("--") and word != "--"]
     faults = [f"{script}: no such file" for script in words if re.match(r"examples/|tests/", script) and not (ROOT / script).exists()]
     if name == "tuttirun":
         known = help_of("tuttirun")
     elif name == "tutti":
         known = help_of("tutti", *[word for word in words[1:2] if not word.startswith("-")])
     else:
-        usage = (ROOT / "dev").read_text(encoding="utf-8")
+        usage = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("dev", "tools/dev/main.py"))
         if f"./dev {words[1]}" not in usage:
             faults.append(f"./dev has no command {words[1]}")
         known = set(re.findall(r"--[\w-]+", usage))
@@ -180,18 +174,21 @@ def faults_of(words):
 def test_the_commands_of_a_page_are_there(page):
     faults = []
     for block in page:
-        for words in commands_of(block.text):
+        commands = list(blocks.commands_of(block.text))
+        if not commands:
+            faults.append(f"{block.place}: no program that blocks.py knows")
+        for words in commands:
             faults += [f"{block.place}: {fault}" for fault in faults_of(words)]
     assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("command, said", [
     ("tuttirun --nproc-per-nod 2 ./a", "tuttirun has no option --nproc-per-nod"), ("A=1 tutti bench --ranks 2 --x", "tutti has no option --x"),
-    ("./dev nothing", "./dev has no command nothing"), ("python examples/no.py", "examples/no.py: no such file"), ("nothing 1", "nothing: no program"),
+    ("./dev nothing", "./dev has no command nothing"), ("python examples/no.py", "examples/no.py: no such file"),
     ("cd a && python -m tutti.nothing", "no module tutti.nothing"), ("tuttirun --nproc-per-node 2 ./a --x  # --y", "")])
 def test_a_wrong_command_is_found(command, said):
-    assert said in " ".join(fault for words in commands_of(command) for fault in faults_of(words)) or not said
-    assert said or not any(faults_of(words) for words in commands_of(command))
+    assert said in " ".join(fault for words in blocks.commands_of(command) for fault in faults_of(words)) or not said
+    assert said or not any(faults_of(words) for words in blocks.commands_of(command))
 
 
 def test_blocks_are_found():
@@ -206,14 +203,15 @@ def test_every_block_is_of_a_kind_that_is_tested():
 
 
 def test_every_reason_is_needed():
-    unneeded = [f"{page}: {words}" for page, words in NOT_TESTED
-                if not any(block.page == page and words in block.text for block in BLOCKS)]
+    unneeded = [words for words in NOT_TESTED if not any(words in block.text for block in BLOCKS)]
     assert not unneeded, f"no such block: {unneeded}"
 
 
 def way(block):
     if why := reason(block):
         return f"not tested: {why}"
+    if block.kind == "python" and (why := missing_package(block)):
+        return f"compiled; not run: {why}"
     return {"cpp": "compiled", "c": "compiled", "python": "run on 2 ranks" if is_program(block) else "compiled, names looked up",
             "sh": "programs and options looked up", "text": "no code"}.get(block.kind, "part of the site")
 
