@@ -32,6 +32,9 @@ class CreditAccount {
   }
 
   // From the peer to us.
+  [[nodiscard]] bool may_receive(std::uint64_t amount) const noexcept {
+    return received_ + amount - reported_ <= limit_;
+  }
   /// False: the peer sends more than it may.
   [[nodiscard]] bool receive(std::uint64_t amount) noexcept {
     received_ += amount;

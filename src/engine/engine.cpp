@@ -4,6 +4,8 @@
 
 #include <tutti/backend/kinds.hpp>
 
+#include "engine/p2p_matcher.hpp"
+
 namespace tutti::engine {
 
 Engine::Engine(World world)
@@ -51,13 +53,37 @@ void Engine::remove_group(Group& group) noexcept {
   groups_.retire(group);
 }
 
-std::uint64_t Engine::submit(Group& group, const Collective& call) noexcept {
+std::uint64_t Engine::submit(Group& group, const Collective& call,
+                             std::optional<std::uint64_t> record) noexcept {
   // In a group that another rank has broken no further operation may succeed.
   if (propagation_.breaks_to_see()) [[unlikely]]
     propagation_.check_breaks();
-  if (!is_collective(call.kind)) [[unlikely]]
-    return p2p_.submit(group, call);
+  if (!is_collective(call.kind)) [[unlikely]] {
+    const std::uint64_t ticket = p2p_.submit(group, call, record);
+    if (record && ticket == kRefusedTicket && world_.recorder != nullptr) [[unlikely]]
+      world_.recorder->ended(*record, true, false);
+    return ticket;
+  }
   return operations_.submit(group, call);
+}
+
+std::optional<std::uint64_t> Engine::begin_short_recv(Group& group,
+                                                      const Collective& call) noexcept {
+  if (propagation_.breaks_to_see()) [[unlikely]]
+    propagation_.check_breaks();
+  if (operations_.busy() || channel_.has_control() || !p2p_.may_take_short(group, call))
+    return std::nullopt;
+  if (world_.recorder == nullptr) return 0;
+  return world_.recorder->called(group.record_place, kDoneTicket, call,
+                                 record::EntryState::running);
+}
+
+transport::ShortLook Engine::take_short(Group& group, const Collective& call,
+                                        std::uint64_t record) noexcept {
+  const transport::ShortLook look = group.matcher->take_short(call);
+  if (look == transport::ShortLook::taken && world_.recorder != nullptr)
+    world_.recorder->ended(record, false, false);
+  return look;
 }
 
 bool Engine::progress_one(Group& group, std::uint64_t ticket) noexcept {

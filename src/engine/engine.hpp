@@ -39,7 +39,17 @@ class Engine final {
   void remove_group(Group& group) noexcept;
 
   // Operations.
-  std::uint64_t submit(Group& group, const Collective& call) noexcept;
+  /// `record`: the number of a recv in the flight recorder, if it has one already.
+  std::uint64_t submit(Group& group, const Collective& call,
+                       std::optional<std::uint64_t> record = std::nullopt) noexcept;
+  /// A recv whose caller waits may take a short message directly: its number in the flight
+  /// recorder. Absent: submit it.
+  [[nodiscard]] std::optional<std::uint64_t> begin_short_recv(Group& group,
+                                                              const Collective& call) noexcept;
+  /// A look for that message, after begin_short_recv and before anything else. Unless it is taken,
+  /// submit the recv with `record`.
+  [[nodiscard]] transport::ShortLook take_short(Group& group, const Collective& call,
+                                                std::uint64_t record) noexcept;
   /// Moves everything that can move. True if something did.
   bool progress() noexcept;
   /// As progress, for one operation only: the spin of a caller that waits for it.

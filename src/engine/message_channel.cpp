@@ -227,6 +227,22 @@ bool MessageChannel::count_short(int peer, std::uint64_t bytes) noexcept {
   return from.eager_messages.receive(unexpected_cost(bytes)) && within;
 }
 
+transport::ShortLook MessageChannel::take_short(int peer, const transport::ShortHead& head,
+                                                std::byte* into) noexcept {
+  Peer& from = at(peer);
+  const std::uint64_t cost = unexpected_cost(head.bytes);
+  // One message too many is refused where all messages are.
+  if (from.transport == nullptr || !from.matches.may_receive(1) ||
+      !from.eager_messages.may_receive(cost))
+    return transport::ShortLook::other;
+  const transport::ShortLook look = from.transport->take_short(peer, head, into);
+  if (look == transport::ShortLook::taken) {
+    (void)count_short(peer, head.bytes);
+    message_consumed(peer, cost);
+  }
+  return look;
+}
+
 std::span<std::byte> MessageChannel::place_buffered(int peer) {
   Peer& from = at(peer);
   const std::size_t bytes = std::max<std::size_t>(from.arriving.header.payload_bytes, 1);

@@ -85,7 +85,13 @@ class MessageChannel final : public ControlChannel {
   /// unless let_go comes before.
   void send(int peer, const transport::FrameHeader& header, OutFrame&& frame,
             FrameOwner* owner = nullptr, std::uint64_t id = 0);
-  /// See Transport::send_short.
+  /// A short message may be sent now, which takes so much credit.
+  [[nodiscard]] bool may_send_short(int peer, std::uint64_t cost) const noexcept {
+    const Peer& to = at(peer);
+    return !to.lost && !to.left && to.control.empty() && to.matches.room() > 0 &&
+           to.eager_messages.room() >= cost;
+  }
+  /// See Transport::send_short. Only after may_send_short.
   [[nodiscard]] bool send_short(int peer, const transport::ShortHead& head,
                                 const std::byte* payload) noexcept {
     Peer& to = at(peer);
@@ -94,6 +100,9 @@ class MessageChannel final : public ControlChannel {
     to.only_asked = false;
     return true;
   }
+  /// See Transport::take_short; counts a message that is taken.
+  [[nodiscard]] transport::ShortLook take_short(int peer, const transport::ShortHead& head,
+                                                std::byte* into) noexcept;
   /// All frames up to this token have left our memory (Sink::on_sent).
   void on_sent(int peer, std::uint64_t token) noexcept;
   /// After this the owner's memory is neither read nor written.

@@ -123,34 +123,6 @@ bool P2PMatcher::announce(P2PRequest& send) {
   return true;
 }
 
-/// Sends a message without a frame, and without a request of its own. False: it needs them.
-bool P2PMatcher::send_short(const Collective& call) {
-  const TensorView& view = call.input;
-  const std::uint64_t bytes = view.size_bytes();
-  if (bytes > transport::kMaxShort || call.root == group_.rank || !view.contiguous() ||
-      call.details != nullptr)
-    return false;
-  Pair& pair = pairs_[static_cast<std::size_t>(call.root)];
-  const int peer = global(call.root);
-  const std::uint64_t cost = unexpected_cost(bytes);
-  if (!pair.idle() || !channel_.can_send(peer) || channel_.message_room(peer) == 0 ||
-      channel_.eager_message_room(peer) < cost)
-    return false;
-  if (!channel_.send_short(
-          peer,
-          {group_.id, static_cast<std::uint32_t>(call.tag),
-           static_cast<std::uint16_t>(pair.out + 1), static_cast<std::uint8_t>(view.dtype()),
-           static_cast<std::uint16_t>(bytes)},
-          static_cast<const std::byte*>(view.data())))
-    return false;
-  ++pair.out;
-  channel_.message_sent(peer, cost);
-  if (shared_.world.recorder != nullptr)
-    (void)shared_.world.recorder->called(group_.record_place, kDoneTicket, call,
-                                         record::EntryState::done);
-  return true;
-}
-
 /// Asks for the bytes of a message whose recv has been called.
 void P2PMatcher::grant(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
@@ -308,17 +280,6 @@ void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byt
   }
   message.number = ++pair.in;
   message.theirs = envelope.send;
-  arrive(message, payload);
-}
-
-void P2PMatcher::on_short(int rank, const transport::ShortHead& head, const std::byte* payload) {
-  ArrivedMessage message;
-  message.source = rank;
-  message.tag = static_cast<int>(head.tag);
-  message.dtype = static_cast<DType>(head.dtype);
-  message.bytes = head.bytes;
-  message.unasked = message.here = message.bytes;
-  message.number = ++pairs_[static_cast<std::size_t>(rank)].in;
   arrive(message, payload);
 }
 

@@ -100,7 +100,7 @@ P2PRequest& P2PMatcher::take_slot() {
   return again;
 }
 
-std::uint64_t P2PMatcher::submit(const Collective& call) {
+std::uint64_t P2PMatcher::submit(const Collective& call, std::optional<std::uint64_t> record) {
   // relaxed: the driver lock is ours.
   if (group_.broken.load(std::memory_order_relaxed)) return kRefusedTicket;
   if (free_.empty() && requests_.size() >= kRequests - 1) {
@@ -111,7 +111,6 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
                                     "for some. The group is broken."));
     return kRefusedTicket;
   }
-  if (call.kind == Kind::send && send_short(call)) return kDoneTicket;
   P2PRequest& request = take_slot();
   request.state = P2PRequest::State::running;
   request.kind = call.kind;
@@ -128,7 +127,9 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   request.frames_out = 0;
   request.timeout = call.timeout;
   request.deadline = request.asked = TimePoint{};
-  if (shared_.world.recorder != nullptr)
+  if (record)
+    request.record = *record;
+  else if (shared_.world.recorder != nullptr)
     request.record = shared_.world.recorder->called(group_.record_place, request.ticket, call,
                                                     record::EntryState::running);
   if (running_++ == 0) pinged_blocking_ = TimePoint{};

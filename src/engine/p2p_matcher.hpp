@@ -89,7 +89,16 @@ class P2PMatcher final : public FrameOwner {
  public:
   P2PMatcher(P2PShared& shared, Group& group);
 
-  std::uint64_t submit(const Collective& call);
+  /// `record`: its number in the flight recorder, if it has one already.
+  std::uint64_t submit(const Collective& call, std::optional<std::uint64_t> record = std::nullopt);
+  /// Sends a message without a frame, and without a request of its own. False: it needs them.
+  [[nodiscard]] bool send_short(const Collective& call);
+  /// True if no other message can go to this recv than the next one of its sender, and if that may
+  /// be a short one.
+  [[nodiscard]] bool may_take_short(const Collective& call) const noexcept;
+  /// Only after may_take_short, until something else happens: receives the next message of the
+  /// sender without a request, if it is a short one that fits.
+  [[nodiscard]] transport::ShortLook take_short(const Collective& call) noexcept;
   [[nodiscard]] bool is_done(std::uint64_t ticket) const noexcept {
     const P2PRequest* const request = find(ticket);
     return request == nullptr || request->state == P2PRequest::State::done;
@@ -234,7 +243,6 @@ class P2PMatcher final : public FrameOwner {
   bool push_to(int rank);
   [[nodiscard]] bool may_push(int rank);
   [[nodiscard]] bool announce(P2PRequest& send);
-  [[nodiscard]] bool send_short(const Collective& call);
   void grant(int rank);
   void stream(int rank);
   void request_from_caller(P2PRequest& request, call::GpuMessage::State for_what);

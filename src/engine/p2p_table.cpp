@@ -54,12 +54,23 @@ P2PMatcher& P2PTable::matcher_of(Group& group) {
   return *group.matcher;
 }
 
-std::uint64_t P2PTable::submit(Group& group, const Collective& call) noexcept {
+std::uint64_t P2PTable::submit(Group& group, const Collective& call,
+                               std::optional<std::uint64_t> record) noexcept {
   std::uint64_t ticket = kRefusedTicket;
   // relaxed: the driver lock is ours.
   if (group.broken.load(std::memory_order_relaxed)) return ticket;
-  shared_.propagation.guarded(&group, [&] { ticket = matcher_of(group).submit(call); });
+  shared_.propagation.guarded(&group, [&] {
+    P2PMatcher& matcher = group.matcher != nullptr ? *group.matcher : matcher_of(group);
+    ticket = call.kind == Kind::send && matcher.send_short(call) ? kDoneTicket
+                                                                 : matcher.submit(call, record);
+  });
   return ticket;
+}
+
+bool P2PTable::may_take_short(const Group& group, const Collective& call) const noexcept {
+  // relaxed: as above.
+  return shared_.running == 0 && group.matcher != nullptr &&
+         !group.broken.load(std::memory_order_relaxed) && group.matcher->may_take_short(call);
 }
 
 int P2PTable::only_sender(const Group& group, std::uint64_t ticket) const noexcept {

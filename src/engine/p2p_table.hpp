@@ -29,7 +29,10 @@ class P2PTable {
   P2PTable(const P2PShared& shared, const GroupTable& groups);
 
   /// kRefusedTicket: the group is broken.
-  std::uint64_t submit(Group& group, const Collective& call) noexcept;
+  std::uint64_t submit(Group& group, const Collective& call,
+                       std::optional<std::uint64_t> record = std::nullopt) noexcept;
+  /// True if nothing else runs, and P2PMatcher::may_take_short.
+  [[nodiscard]] bool may_take_short(const Group& group, const Collective& call) const noexcept;
   [[nodiscard]] static bool is_done(const Group& group, std::uint64_t ticket) noexcept;
   /// False: if it is done, it has succeeded. True: see `outcome`.
   [[nodiscard]] static bool may_have_failed(const Group& group, std::uint64_t ticket) noexcept;

@@ -41,11 +41,22 @@ std::string GpuBackend::unsupported(const Collective& call) const {
   return cpus_.unsupported(other);
 }
 
+/// True if the call goes to the CPUs, past the calls that wait.
+bool GpuBackend::is_for_cpus(const Collective& call) const noexcept {
+  return !is_on_gpu(call) &&
+         (!group_->has_waiting() || call.kind == Kind::recv || call.kind == Kind::probe);
+}
+
 Pending GpuBackend::submit(const Collective& call, bool asynchronous) noexcept {
-  if (!is_on_gpu(call) &&
-      (!group_->has_waiting() || call.kind == Kind::recv || call.kind == Kind::probe)) [[likely]]
+  if (is_for_cpus(call)) [[likely]]
     return cpus_.submit(call, asynchronous);
   return group_->submit(call, asynchronous);
+}
+
+std::optional<Received> GpuBackend::run(const Collective& call, Outcome& outcome) noexcept {
+  if (is_for_cpus(call)) [[likely]]
+    return cpus_.run(call, outcome);
+  return Backend::run(call, outcome);
 }
 
 Result<Backend*> GpuBackend::make_child(std::span<const int> ranks, std::string name) noexcept {

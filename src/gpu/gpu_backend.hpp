@@ -33,6 +33,8 @@ class GpuBackend final : public Backend {
   [[nodiscard]] std::string unsupported(const Collective& call) const override;
   [[nodiscard]] Capabilities capabilities() const noexcept override { return cpus_.capabilities(); }
   Pending submit(const Collective& call, bool asynchronous) noexcept override;
+  [[nodiscard]] std::optional<Received> run(const Collective& call,
+                                            Outcome& outcome) noexcept override;
   void abort(const Outcome& cause) noexcept override { group_->abort(cause); }
   [[nodiscard]] Outcome health() noexcept override { return group_->health(); }
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
@@ -50,6 +52,7 @@ class GpuBackend final : public Backend {
 
  private:
   GpuBackend(std::shared_ptr<GpuSet> gpus, Backend* cpus, std::string name);
+  [[nodiscard]] bool is_for_cpus(const Collective& call) const noexcept;
 
   Backend& cpus_;  ///< the group has the reference
   std::shared_ptr<GpuSet> gpus_;

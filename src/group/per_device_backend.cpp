@@ -149,6 +149,10 @@ Pending PerDeviceBackend::submit(const Collective& call, bool asynchronous) noex
   return (is_for_gpus(call) ? gpus_ : cpus_)->submit(call, asynchronous);
 }
 
+std::optional<Received> PerDeviceBackend::run(const Collective& call, Outcome& outcome) noexcept {
+  return (is_for_gpus(call) ? gpus_ : cpus_)->run(call, outcome);
+}
+
 void PerDeviceBackend::abort(const Outcome& cause) noexcept {
   cpus_->abort(cause);
   gpus_->abort(cause);

@@ -40,6 +40,8 @@ class PerDeviceBackend final : public Backend {
     return cpus_->capabilities();
   }
   Pending submit(const Collective& call, bool asynchronous) noexcept override;
+  [[nodiscard]] std::optional<Received> run(const Collective& call,
+                                            Outcome& outcome) noexcept override;
   void abort(const Outcome& cause) noexcept override;
   [[nodiscard]] Outcome health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,

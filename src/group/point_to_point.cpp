@@ -106,14 +106,10 @@ Received ProcessGroup::Impl::run_transfer(const Collective& call) {
     return {work.source_rank(), work.tag()};
   }
   // Without a Work: the caller's handle holds the group.
-  const Pending pending = entry().submit(call, false);
   Outcome outcome;
-  const std::optional<Received> received =
-      pending.operations->finish(pending.ticket, std::nullopt, outcome);
-  if (!received) [[unlikely]] {
-    (void)pending.release();
+  const std::optional<Received> received = entry().run(call, outcome);
+  if (!received) [[unlikely]]
     raise(outcome);
-  }
   return *received;
 }
 

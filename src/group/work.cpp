@@ -30,6 +30,14 @@ std::optional<Received> Operations::finish(std::uint64_t ticket,
   return release(ticket);
 }
 
+std::optional<Received> Backend::run(const Collective& call, Outcome& outcome) noexcept {
+  const Pending pending = submit(call, false);
+  const std::optional<Received> received =
+      pending.operations->finish(pending.ticket, std::nullopt, outcome);
+  if (!received) (void)pending.release();
+  return received;
+}
+
 Result<bool> Operations::cancel(std::uint64_t /*ticket*/) noexcept {
   return Outcome(Errc::invalid_argument, "Work::cancel: the backend '" +
                                              std::string(group().name()) +

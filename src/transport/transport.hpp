@@ -62,8 +62,16 @@ struct ShortHead {
   std::uint16_t number = 0;  ///< the low bits of that of an eager message
   std::uint8_t dtype = 0;
   std::uint16_t bytes = 0;  ///< at most kMaxShort
+  [[nodiscard]] bool operator==(const ShortHead&) const noexcept = default;
 };
 inline constexpr std::size_t kMaxShort = 1060;
+
+/// What Transport::take_short has found.
+enum class ShortLook : std::uint8_t {
+  nothing,  ///< nothing has come
+  taken,    ///< the message; it is taken
+  other,    ///< perhaps something else: poll
+};
 
 /// The events of a transport. Called inside Transport::poll only.
 class Sink {
@@ -101,10 +109,16 @@ class Transport {
   virtual bool send(int peer, const FrameHeader& header, const std::byte* payload,
                     std::uint64_t token) noexcept = 0;
   /// Sends a short message, in the order of the frames. False: not now, or this transport has none;
-  /// then send a frame. Only after can_send.
+  /// then send a frame.
   virtual bool send_short(int /*peer*/, const ShortHead& /*head*/,
                           const std::byte* /*payload*/) noexcept {
     return false;
+  }
+  /// Takes what comes next from this peer, if it is a short message with this head, without the
+  /// sink. Its payload goes to `into`.
+  [[nodiscard]] virtual ShortLook take_short(int /*peer*/, const ShortHead& /*head*/,
+                                             std::byte* /*into*/) noexcept {
+    return ShortLook::other;
   }
   /// Copies the payloads that are queued for this peer into memory of the transport. After that the
   /// transport does not read the caller's memory, so a failed operation can give it back.

@@ -36,6 +36,10 @@ class LentBackend final : public Backend {
   Pending submit(const Collective& call, bool asynchronous) noexcept override {
     return inner_.submit(call, asynchronous);
   }
+  [[nodiscard]] std::optional<Received> run(const Collective& call,
+                                            Outcome& outcome) noexcept override {
+    return inner_.run(call, outcome);
+  }
   void abort(const Outcome& cause) noexcept override { inner_.abort(cause); }
   [[nodiscard]] Outcome health() noexcept override { return inner_.health(); }
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,

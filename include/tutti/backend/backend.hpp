@@ -52,6 +52,10 @@ class Backend {
   /// backend that moves nothing by itself, as MPI, wakes its thread. A backend around another one
   /// may return what that returns.
   virtual Pending submit(const Collective& call, bool asynchronous) noexcept = 0;
+  /// Submits a send or recv and waits for its end. A recv: which message it was. Absent: `outcome`
+  /// is its failure.
+  [[nodiscard]] virtual std::optional<Received> run(const Collective& call,
+                                                    Outcome& outcome) noexcept;
   /// Breaks the group with this cause, here and on every other member.
   virtual void abort(const Outcome& cause) noexcept = 0;
   /// Ok, or the first cause that broke the group.

@@ -72,16 +72,6 @@ void Driver::give_way() const noexcept {
   if (options_.ranks_on_host > options_.cpus) ::sched_yield();
 }
 
-/// Counts the end of a wait. `came`: its caller is a new one to the progress thread, and not one
-/// that waits on in slices. Under the driver lock.
-inline void Driver::wait_ended(bool came) noexcept {
-  if (spin_penalty_ > 0) --spin_penalty_;
-  contention_.wait_ended();
-  // relaxed: the driver lock orders writers; readers take both as hints.
-  if (came) calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-}
-
 /// The state that a wait keeps between its looks at the clock.
 struct Driver::Waiting {
   bool first_park = true;
@@ -107,7 +97,7 @@ bool Driver::wait_any(std::span<const std::pair<engine::Group*, std::uint64_t>> 
     ended.push_back(0);  // its wait says that a signal handler has interrupted a call
     return true;
   }
-  // relaxed: as in `wait`.
+  // relaxed: as in `wait_and_unlock`.
   callers_.store(callers_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   Pause pause(*this, limit, std::nullopt);
   Waiting waiting;
@@ -127,6 +117,8 @@ bool Driver::wait_any(std::span<const std::pair<engine::Group*, std::uint64_t>> 
     }
   }
   wait_ended(true);
+  // relaxed: as in `wait_and_unlock`.
+  callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   let_go();
   return true;
 }
@@ -139,6 +131,12 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
                       "no operation can be waited for in it");
     return true;
   }
+  return wait_and_unlock(group, ticket, limit, outcome, released);
+}
+
+bool Driver::wait_and_unlock(engine::Group& group, std::uint64_t ticket,
+                             std::optional<nanoseconds> limit, Outcome& outcome,
+                             Received* released) noexcept {
   // relaxed: the driver lock orders writers; readers take it as a hint.
   callers_.store(callers_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   const bool again = in_vain_.group == &group && in_vain_.ticket == ticket;
@@ -155,6 +153,8 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
     }
   }
   wait_ended(done || !again);
+  // relaxed: as above.
+  callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   if (!done) [[unlikely]]
     in_vain_ = {&group, ticket, pause.waits_since()};
   else if (again) [[unlikely]]

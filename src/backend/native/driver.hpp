@@ -37,6 +37,10 @@ class Driver {
 
   /// `waits`: the caller waits at once, so nobody else is to move a large operation.
   std::uint64_t submit(engine::Group& group, const Collective& call, bool waits) noexcept;
+  /// Runs a send or recv to its end. A recv: which message it was. Absent: `outcome` is its
+  /// failure.
+  [[nodiscard]] std::optional<Received> run(engine::Group& group, const Collective& call,
+                                            Outcome& outcome) noexcept;
   /// The outcome if the operation is done. Else it has moved what can move, and has given way to
   /// other ranks if those have too few CPUs: a caller that polls in a loop may keep theirs.
   [[nodiscard]] std::optional<Outcome> poll(engine::Group& group, std::uint64_t ticket) noexcept;
@@ -118,7 +122,20 @@ class Driver {
  private:
   class Pause;
   struct Waiting;
-  void wait_ended(bool came) noexcept;
+  /// Counts the end of a wait. `came`: its caller is a new one to the progress thread, and not one
+  /// that waits on in slices. Under the driver lock.
+  void wait_ended(bool came) noexcept {
+    if (spin_penalty_ > 0) --spin_penalty_;
+    contention_.wait_ended();
+    // relaxed: the driver lock orders writers; readers take it as a hint.
+    if (came) calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool take_short(engine::Group& group, const Collective& call,
+                                std::uint64_t record) noexcept;
+  /// As `wait`, under the driver lock, which it gives back.
+  bool wait_and_unlock(engine::Group& group, std::uint64_t ticket,
+                       std::optional<std::chrono::nanoseconds> limit, Outcome& outcome,
+                       Received* released) noexcept;
   [[nodiscard]] bool look(Pause& pause, Waiting& waiting) noexcept;
   [[nodiscard]] bool wants_thread() const noexcept;
   /// `comes_again`: the caller waits in slices, so it does not leave its operation to the progress

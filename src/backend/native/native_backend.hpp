@@ -30,6 +30,10 @@ class NativeBackend final : public Backend, public Operations {
   [[nodiscard]] std::string unsupported(const Collective& call) const override;
   [[nodiscard]] Capabilities capabilities() const noexcept override { return {.probe = true}; }
   Pending submit(const Collective& call, bool asynchronous) noexcept override;
+  [[nodiscard]] std::optional<Received> run(const Collective& call,
+                                            Outcome& outcome) noexcept override {
+    return context_->driver().run(*group_, call, outcome);
+  }
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Outcome& outcome) noexcept override;
   [[nodiscard]] std::optional<Received> finish(std::uint64_t ticket,

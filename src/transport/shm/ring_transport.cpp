@@ -33,8 +33,6 @@ constexpr std::size_t kLeastPiece = 2 * 1024, kMostPiece = 16 * 1024;
 // The most bytes from one peer in one poll, so that a thread that wants the driver lock gets it.
 constexpr std::size_t kTakePerPoll = 256 * 1024;
 
-// Looks at one peer in a poll: the way to the next poll takes longer than several of them.
-constexpr int kLooks = 8;
 constexpr std::uint64_t frame_bytes(std::uint32_t payload) noexcept {
   return (sizeof(FrameHeader) + payload + kRingAlign - 1) / kRingAlign * kRingAlign;
 }
@@ -137,15 +135,6 @@ bool RingTransport::send(int peer, const FrameHeader& header, const std::byte* p
   put(at + sizeof header + copied, payload + copied, header.payload_bytes - copied);
   to->written = begin + bytes;
   say_written(*to, to->written);
-  return true;
-}
-
-bool RingTransport::send_short(int peer, const ShortHead& head, const std::byte* payload) noexcept {
-  Peer* const to = peer_at(peer);
-  if (to == nullptr || to->gone || closing_) return false;
-  if (!to->out_shorts.send(head, payload, to->written, options_.populate)) return false;
-  fence_if_needed(options_.publish_fence);
-  wake_if_parked(*to->region);
   return true;
 }
 
@@ -270,26 +259,6 @@ void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
 void RingTransport::leave(Peer& from) noexcept {
   lose(from,
        status_of(Errc::peer_left, [&] { return base::format("rank {} has left", from.rank); }));
-}
-
-/// Takes the short messages that come before the next frame.
-void RingTransport::take_shorts(Peer& from) noexcept {
-  for (std::size_t i = 0; i < kShortLines; ++i) {
-    const ShortMessage* const line = from.in_shorts.next(from.taken);
-    if (line == nullptr) return;
-    const ShortHead head = head_of(*line);  // a copy, as in take_header
-    if (head.bytes > kMaxShort) return break_rules(from, "sent a short message that is too long");
-    ShortData data;
-    from.in_shorts.take(head.bytes, data.data());  // before the sink, which may poll
-    if (!sink_->on_short(from.rank, head, data.data())) {
-      return lose(from, status_of(Errc::refused, [&] {
-                    return base::format(
-                        "rank {} sent a message that fits nothing, or one too many (group {:016x}, "
-                        "tag {}): it is not listened to any more",
-                        from.rank, head.group, head.tag);
-                  }));
-    }
-  }
 }
 
 bool RingTransport::take_header(Peer& from, std::uint64_t written) noexcept {

@@ -63,6 +63,8 @@ class RingTransport final : public Transport {
   bool send(int peer, const FrameHeader& header, const std::byte* payload,
             std::uint64_t token) noexcept override;
   bool send_short(int peer, const ShortHead& head, const std::byte* payload) noexcept override;
+  [[nodiscard]] ShortLook take_short(int peer, const ShortHead& head,
+                                     std::byte* into) noexcept override;
   /// Nothing to do: no payload is read after send.
   void keep_payloads(int /*peer*/) noexcept override {}
   void drop_arriving(int peer) noexcept override;
@@ -104,6 +106,9 @@ class RingTransport final : public Transport {
     bool told = false;
     Outcome why;
   };
+
+  /// Looks at one peer in a poll: the way to the next poll takes longer than several of them.
+  static constexpr int kLooks = 8;
 
   explicit RingTransport(const RingOptions& options);
   [[nodiscard]] Peer* peer_at(int rank) noexcept {

@@ -128,9 +128,13 @@ class ShortReader {
   /// lines back, so that the cache line stays with the writer. A writer without a free line sends a
   /// frame, so nobody waits for this.
   void take(std::size_t bytes, std::byte* into) noexcept {
-    std::memcpy(into, lines_[taken_++ % kShortLines].data, kFirstData);
-    for (std::size_t copied = kFirstData; copied < bytes; copied += kRestData)
+    const ShortMessage& line = lines_[taken_++ % kShortLines];
+    std::size_t copied = std::min(bytes, kFirstData);
+    if (copied > 0) std::memcpy(into, line.data, copied);
+    for (; copied + kRestData <= bytes; copied += kRestData)
       std::memcpy(into + copied, rest_of(lines_[taken_++ % kShortLines]), kRestData);
+    if (copied < bytes)
+      std::memcpy(into + copied, rest_of(lines_[taken_++ % kShortLines]), bytes - copied);
     if (taken_ - shown_ < kShortLines / 4) return;
     shown_ = taken_;
     show_shorts_taken(*mine_, taken_);

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -137,6 +138,52 @@ TEST_P(PointToPoint, OneTagIsFirstInFirstOut) {
       const auto index = static_cast<std::size_t>(i);
       EXPECT_EQ(received[index], message(from, world.rank(), i, received[index].size())) << i;
     }
+  });
+}
+
+/// A blocking recv may take its message past the queues: not past messages that came before.
+TEST_P(PointToPoint, BlockingRecvsKeepTheOrderAmongOthers) {
+  run([](ProcessGroup& world) {
+    constexpr int kMessages = 400;
+    const int from = before(world);
+    const auto tag_of = [](int number) { return number * 7 % 3; };
+    const auto count_of = [](int number) {
+      return static_cast<std::size_t>(number % 23 == 0 ? 20'000 : number * 37 % 280);
+    };
+    std::vector<int> all(static_cast<std::size_t>(world.size()));
+    std::iota(all.begin(), all.end(), 0);
+    ProcessGroup other = world.new_group(all);
+    std::vector<std::vector<std::int32_t>> sent;
+    std::vector<Work> sends;
+    for (int i = 0; i < kMessages; ++i)
+      sent.push_back(message(world.rank(), after(world), i, count_of(i)));
+    for (int i = 0; i < kMessages; ++i) {
+      ProcessGroup& group = i % 5 == 0 ? other : world;
+      sends.push_back(
+          group.isend(sent[static_cast<std::size_t>(i)], after(world), {.tag = tag_of(i)}));
+    }
+    std::mt19937_64 random(static_cast<std::uint64_t>(world.rank()));
+    // Of two groups and three tags, each in its order.
+    std::vector<int> queues[2][3];
+    for (int i = 0; i < kMessages; ++i) queues[i % 5 == 0 ? 0 : 1][tag_of(i)].push_back(i);
+    for (auto& group : queues)
+      for (auto& queue : group) std::reverse(queue.begin(), queue.end());
+    for (int done = 0; done < kMessages;) {
+      auto& queue = queues[random() % 2][random() % 3];
+      if (queue.empty()) continue;
+      const int number = queue.back();
+      queue.pop_back();
+      ++done;
+      ProcessGroup& group = number % 5 == 0 ? other : world;
+      std::vector<std::int32_t> got(count_of(number), -1);
+      switch (random() % 4) {
+        case 0: group.irecv(got, from, {.tag = tag_of(number)}).wait(); break;
+        case 1: EXPECT_EQ(group.recv(got, any_source, {.tag = tag_of(number)}), from); break;
+        default: EXPECT_EQ(group.recv(got, from, {.tag = tag_of(number)}), from); break;
+      }
+      ASSERT_EQ(got, message(from, world.rank(), number, got.size())) << "message " << number;
+    }
+    wait_all(sends);
   });
 }
 
@@ -304,6 +351,23 @@ TEST(PointToPointSelf, ALargeMessageToOneselfWaitsForItsRecv) {
     const Told error =
         told<TimeoutError>([&] { world.send(large, 0, {.timeout = milliseconds(100)}); });
     EXPECT_THAT(error.text, HasSubstr("send(to 0, tag 0, uint8 x 65537)"));
+  });
+}
+
+/// More than the sender may send before the receiver reports that it has taken some.
+TEST(PointToPointShort, BlockingRecvsGiveTheCreditBack) {
+  test::World{2}.run([](ProcessGroup& world) {
+    std::vector<std::uint64_t> value(1);
+    const std::uint64_t most = engine::kMatchCredit + engine::kMatchCredit / 8;
+    for (std::uint64_t i = 0; i < most; ++i) {
+      value[0] = i;
+      if (world.rank() == 0) world.send(value, 1);
+      if (world.rank() == 1) {
+        value[0] = ~i;
+        ASSERT_EQ(world.recv(value, 0), 0);
+        ASSERT_EQ(value[0], i);
+      }
+    }
   });
 }
 

@@ -193,6 +193,58 @@ TEST(Ring, AMessageOfSeveralLinesIsTakenWhenAllHaveCome) {
   expected.check(ranks);
 }
 
+/// Takes the short message of this number directly; it must have come if it is `taken`.
+ShortLook take_short(RingRanks& ranks, std::uint64_t number, std::size_t bytes) {
+  std::vector<std::byte> got(bytes + 1, std::byte{0xee});
+  const ShortLook look = ranks.at(1).take_short(0, short_of(number, bytes), got.data());
+  EXPECT_EQ(got.back(), std::byte{0xee}) << "written behind the message";
+  got.pop_back();
+  if (look == ShortLook::taken) {
+    EXPECT_EQ(got, payload_of(number, bytes));
+  } else {
+    EXPECT_EQ(got, std::vector<std::byte>(bytes, std::byte{0xee}));
+  }
+  return look;
+}
+
+TEST(Ring, TakesTheShortMessageThatIsNextDirectly) {
+  RingRanks ranks(2);
+  EXPECT_EQ(take_short(ranks, 0, 8), ShortLook::nothing);
+  const std::size_t sizes[] = {0, 1, 8, 40, 41, 99, 100, 101, 700, kMaxShort};
+  std::uint64_t number = 0;
+  for (int round = 0; round < 40; ++round) {  // several laps of the lines
+    for (const std::size_t bytes : sizes) {
+      ASSERT_TRUE(send_either(ranks, 0, 1, number, bytes));
+      EXPECT_EQ(take_short(ranks, number + 1, bytes), ShortLook::other) << "another message";
+      EXPECT_EQ(take_short(ranks, number, bytes + 1), ShortLook::other) << "another size";
+      EXPECT_EQ(take_short(ranks, number, bytes), ShortLook::taken) << bytes << " bytes";
+      EXPECT_EQ(take_short(ranks, ++number, bytes), ShortLook::nothing);
+    }
+  }
+  EXPECT_EQ(ranks.sink(1).received(0), 0U);
+}
+
+TEST(Ring, TakesNoShortMessagePastAFrameOrTheEnd) {
+  RingRanks ranks(2);
+  for (const std::size_t frame : {std::size_t{0}, std::size_t{100'000}}) {
+    ASSERT_TRUE(send_either(ranks, 0, 1, 1, 8));
+    ASSERT_NE(ranks.try_send(0, 1, head_of(2, frame), payload_of(2, frame).data()), 0U);
+    ASSERT_TRUE(send_either(ranks, 0, 1, 3, 8));
+    EXPECT_EQ(take_short(ranks, 3, 8), ShortLook::other);
+    EXPECT_EQ(take_short(ranks, 1, 8), ShortLook::taken);
+    EXPECT_EQ(take_short(ranks, 3, 8), ShortLook::other) << "a frame is before it";
+    ranks.sink(1).peers[0].frames.clear();
+    ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == 2; }));
+    EXPECT_EQ(take_short(ranks, 4, 8), ShortLook::nothing);
+  }
+  ASSERT_TRUE(send_either(ranks, 0, 1, 4, 8));
+  ranks.at(0).close(0);
+  EXPECT_EQ(take_short(ranks, 4, 8), ShortLook::taken);
+  EXPECT_EQ(take_short(ranks, 5, 8), ShortLook::other) << "the sender has left";
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }, 0));
+  EXPECT_EQ(take_short(ranks, 5, 8), ShortLook::other);
+}
+
 TEST(Ring, AShortMessageWakesItsReceiverAndComesBeforeTheEnd) {
   RingRanks ranks(2);
   ranks.park(1) = 1;

@@ -193,8 +193,10 @@ TUTTI_FUZZER(ring_fuzz)(const std::uint8_t* data, std::size_t size) {
         const auto seed = input.number<std::uint16_t>();
         const auto bytes = static_cast<std::uint16_t>(seed % (kMaxShort + 2));
         const std::size_t lines = seed >= 60000 ? 1 : short_lines(bytes);
-        writer.short_message({.number = input.number<std::uint8_t>(), .bytes = bytes},
-                             seed >= 65000 ? 1 : 0, lines);
+        const ShortHead head{.number = input.number<std::uint8_t>(), .bytes = bytes};
+        writer.short_message(head, seed >= 65000 ? 1 : 0, lines);
+        std::array<std::byte, kMaxShort> into;
+        if (seed % 3 == 0 && bytes <= kMaxShort) (void)ring.take_short(kWriter, head, into.data());
         break;
       }
       default:
