@@ -21,6 +21,8 @@ constexpr std::size_t kAheadBytes = std::size_t{256} << 10;
 /// Inputs of which no more is staged are always staged: that takes less time than to wait until
 /// others have read them. With more the window is kWindow, so the end of each rank wakes others.
 constexpr std::size_t kLeastLent = kAheadBytes / shm::kWindow;
+/// The same where ranks are more than CPUs, so that such a wait takes time slices.
+constexpr std::size_t kLeastLentInTurns = std::size_t{1} << 20;
 constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
 constexpr std::size_t kStreamBytesOfHost = std::size_t{32} << 20;
 
@@ -30,6 +32,15 @@ bool goes_around_cache(Kind kind, std::size_t bytes, std::size_t ranks) noexcept
   const KindTraits& traits = traits_of(kind);
   const bool all_get_all = traits.writes != On::root && traits.layout != Layout::scatter;
   return bytes >= kStreamBytes || (all_get_all && bytes * ranks >= kStreamBytesOfHost);
+}
+
+/// True if a rank gains when others read its input where it lies. `staged`: bytes of a block, or of
+/// all that it stages. `in_turns`: ranks are more than CPUs. Then it pays for few operations (see
+/// "Memory of the host" in docs/reference/performance.md), and never for a root's input.
+bool gains_by_lending(Kind kind, std::size_t staged, std::size_t ranks, bool in_turns) noexcept {
+  if (!in_turns) return true;
+  if (kind == Kind::all_to_all) return staged * ranks >= kLeastLentInTurns;
+  return (kind == Kind::all_gather || kind == Kind::gather) && staged >= kLeastLentInTurns;
 }
 
 bool rounds(const Collective& call, DType dtype) noexcept {
@@ -212,8 +223,10 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
     bound.stage_bytes = static_cast<std::size_t>(stage_slots) * bound.slot_bytes;
   if (topology_.one_host()) {
     bound.window = window_of(schedule, bound.stage_bytes);
-    bound.stages_inputs =
-        bound.stage_bytes > kLeastLent && !traits_of(schedule.kind).reduces && !schedule.messages;
+    bound.stages_inputs = bound.stage_bytes > kLeastLent && !traits_of(schedule.kind).reduces &&
+                          !schedule.messages &&
+                          gains_by_lending(call.kind, staged * element, neighbours_,
+                                           neighbours_ > static_cast<std::size_t>(cpus_));
     bound.only_receives = traits_of(schedule.kind).reads == On::root && rank_ != call.root;
   }
   for (const plan::Step& step : schedule.steps) {

@@ -34,7 +34,13 @@ std::vector<test::World> worlds_of_arrays() {
   return all;
 }
 
-class SharedArrays : public test::OnWorlds {};
+class SharedArrays : public test::OnWorlds {
+ protected:
+  /// With a CPU for each rank, as far as they know: with fewer, few inputs are read in place.
+  static void run(const test::World::Body& body) {
+    OnWorlds::run(body, [](Config& config) { config.cpus = GetParam().size; });
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Sizes, SharedArrays, testing::ValuesIn(worlds_of_arrays()),
                          test::world_name);
 

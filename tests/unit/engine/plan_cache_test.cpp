@@ -91,6 +91,32 @@ TEST_F(PlanCacheTest, OnlyLargeInputsAreReadWhereTheyLie) {
   EXPECT_FALSE(cache_.find(all_reduce(1'000'000)).stages_inputs);
 }
 
+TEST_F(PlanCacheTest, InTurnsOnFewCpusFewInputsAreReadWhereTheyLie) {
+  PlanCache crowded(1, plan::make_topology({0, 0, 0, 0}), 3, {});
+  PlanCache enough(1, plan::make_topology({0, 0, 0, 0}), 4, {});
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const auto lends = [](PlanCache& plans, Kind kind, std::size_t input) {
+    const Layout layout = traits_of(kind).layout;
+    const std::size_t output = layout == Layout::gather    ? 4 * input
+                               : layout == Layout::scatter ? input / 4
+                                                           : input;
+    return plans
+        .find({.kind = kind,
+               .root = kind == Kind::gather ? 0 : 1,
+               .input = TensorView(nullptr, DType::uint8, input),
+               .output = TensorView(nullptr, DType::uint8, output)})
+        .stages_inputs;
+  };
+  for (const Kind kind :
+       {Kind::all_gather, Kind::gather, Kind::all_to_all, Kind::scatter, Kind::broadcast}) {
+    const bool has_root = kind == Kind::scatter || kind == Kind::broadcast;
+    EXPECT_FALSE(lends(crowded, kind, kMiB - 64)) << to_string(kind);
+    EXPECT_EQ(lends(crowded, kind, kMiB), !has_root) << to_string(kind);
+    EXPECT_EQ(lends(crowded, kind, 16 * kMiB), !has_root) << to_string(kind);
+    EXPECT_TRUE(lends(enough, kind, kMiB - 64)) << to_string(kind);
+  }
+}
+
 TEST_F(PlanCacheTest, FewElementsOfAnyDtypeAreDoneAsOneShot) {
   for (int number = 0; number < kDTypeCount; ++number) {
     const auto dtype = static_cast<DType>(number);
