@@ -5,7 +5,7 @@ COPY build/deb /deb
 WORKDIR /deb/tutti
 RUN apt-get update && apt-get install -y --no-install-recommends build-essential lintian
 RUN apt-get build-dep -y --no-install-recommends ./
-RUN dpkg-buildpackage -us -uc -J
+RUN dpkg-buildpackage -us -uc -Jauto
 RUN lintian --allow-root --info --fail-on error ../*.changes
 RUN rm -r /deb/tutti
 
