@@ -12,10 +12,13 @@ import ray
 import tutti
 from ray.experimental import internal_kv
 from ray.util import get_node_ip_address
+from tutti.errors import RendezvousTimeoutError
 
 _NAMESPACE = "tutti"  # of Ray's key-value store, which all jobs of a cluster share
 _POLL = (0.01, 0.5)  # seconds between two looks for rank 0's address: at first, and at most
 _FIRST_TRY = 1.0  # seconds to reach the store of an address that may be out of date
+
+_ADVICE = "see whether its actor lives and has called init_collective_group, or its first operation on the group"
 
 _log = logging.getLogger("tutti")
 
@@ -48,7 +51,12 @@ def meet(name: str, rank: int, size: int) -> tutti.ProcessGroup:
 
 
 def _join(store: tutti.Store, name: str, rank: int, size: int, config: tutti.Config) -> tutti.ProcessGroup:
-    return tutti.init_process_group(store=store, rank=rank, world_size=size, config=config, name=name)
+    try:
+        return tutti.init_process_group(store=store, rank=rank, world_size=size, config=config, name=name)
+    except RendezvousTimeoutError as problem:
+        # Its advice is about addresses, of which a program of Ray has none.
+        raise tutti.TimeoutError(f"tutti.ray: group '{name}' was not made within TUTTI_TIMEOUT: {str(problem).partition(';')[0]}; "
+                                 f"{_ADVICE}") from problem
 
 
 def _find_store(key: str, name: str, rank: int, config: tutti.Config) -> tutti.TCPStore:
@@ -76,5 +84,4 @@ def _find_store(key: str, name: str, rank: int, config: tutti.Config) -> tutti.T
         time.sleep(min(pause, max(left, 0.0)))
         pause = min(2 * pause, _POLL[1])
     raise tutti.TimeoutError(f"tutti.ray: rank 0 of group '{name}' did not come within {config.timeout.total_seconds():g} s "
-                             f"(TUTTI_TIMEOUT): {why}; see whether its actor lives and has called init_collective_group, "
-                             "or its first operation on the group")
+                             f"(TUTTI_TIMEOUT): {why}; {_ADVICE}")
