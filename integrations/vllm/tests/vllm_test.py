@@ -30,7 +30,7 @@ def generate(model, *options, **variables):
 @pytest.mark.parametrize("size", [2, 3])
 def test_group_coordinator(size):
     """vLLM's own group, with the communicator that it makes."""
-    ended = job(size, "coordinator")
+    ended = job(size, "coordinator", limit=300)
     assert ended.returncode == 0, ended.stdout
 
 
