@@ -14,6 +14,10 @@ import run_dockerfile
 import sbom
 
 PACKAGING = ROOT / "packaging"
+sys.path.append(str(PACKAGING))
+
+import try_floors  # noqa: E402
+
 RECIPES = ["conda-forge/recipe.yaml", "vcpkg/vcpkg.json", "vcpkg/portfile.cmake", "vcpkg/usage", "spack/package.py"]
 # A dependency of cmake/TuttiDependencies.cmake, as conda-forge and Spack call it.
 NAMES = {"fmt": ("fmt", "fmt"), "hwy": ("libhwy", "highway"), "nlohmann_json": ("nlohmann_json", "nlohmann-json"),
@@ -94,6 +98,29 @@ class Debian(FolderTest):
     def test_its_dockerfile_is_understood(self):
         stages = run_dockerfile.stages(text(PACKAGING / "deb.Dockerfile"))
         self.assertEqual([name for name, _, _ in stages], ["build", ""])
+
+
+class Floors(FolderTest):
+    def test_what_is_run_in_each_release_is_understood(self):
+        for image in try_floors.RELEASES:
+            for wheels in (self.root, None):
+                stage, = run_dockerfile.stages(f"FROM {image}\n{try_floors.text_for(image, wheels)}")
+                self.assertIn(stage[1], run_dockerfile.RELEASES)
+                for kind, words in stage[2]:
+                    if kind == "RUN":
+                        run("sh", "-n", "-c", words, check=True)
+                    elif kind == "COPY":
+                        self.assertTrue((ROOT / words[0]).is_dir(), words)
+
+    def test_the_sources_get_what_the_build_needs(self):
+        core = text(ROOT / "tools/apt-packages.txt").split("[core]")[1].split("[")[0].split()
+        self.assertLessEqual({name for name in core if name.endswith("-dev")}, set(try_floors.SOURCES.split()))
+
+    def test_wheels_or_sources_in_known_releases(self):
+        for words, problem in (((), "either wheels or --sources"), (("--sources", "--releases", "debian:1"), "no such release: debian:1")):
+            done = run(sys.executable, PACKAGING / "try_floors.py", *words)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(problem, done.stderr)
 
 
 class Sbom(FolderTest):
