@@ -93,8 +93,6 @@ Question question_of(const Options& options) {
     } catch (const std::invalid_argument& error) {
       refuse(base::format("--bytes: {}", error.what()));
     }
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
-    if (bytes > kMost) refuse("--bytes: at most 1 TiB");
     if (bytes == 0 || bytes % size_of(q.dtype) != 0)
       refuse(base::format("--bytes: {} bytes are no whole number of {}, which has {}", bytes,
                           options.dtype, size_of(q.dtype)));
@@ -127,7 +125,13 @@ int write(const std::string& file, const std::string& text) {
 int run(const Options& options) {
   const Question question = question_of(options);
   const explain::Plans plans(question);
-  const explain::Explanation e = explain::explain(question, plans.all());
+  const explain::Explanation e = [&] {
+    try {
+      return explain::explain(question, plans.all());
+    } catch (const std::length_error& error) {
+      refuse(error.what());
+    }
+  }();
   return write(options.html, options.html.empty() ? explain::text_of(e) : explain::html_of(e));
 }
 

@@ -260,6 +260,10 @@ class Walk {
   }
 
   void add(const Transfer& transfer) {
+    if (flow_.transfers.size() == kMostTransfers)
+      throw std::length_error(
+          base::format("there are more than {} messages and reads; ask about fewer ranks or bytes",
+                       kMostTransfers));
     flow_.rounds = std::max(flow_.rounds, transfer.round);
     flow_.transfers.push_back(transfer);
   }

@@ -73,9 +73,12 @@ struct Flow {
   int winner = -1;          ///< shared_one_shot: the rank that adds for all
 };
 
+/// Some 30 MB of memory.
+inline constexpr std::size_t kMostTransfers = 300'000;
+
 /// Walks through the plans of all ranks (all[r] is that of rank r). If several ranks might be the
 /// first to claim a sum, it is the one that comes last. Throws std::logic_error if a rank waits
-/// for ever, or receives another size than was sent.
+/// for ever, or receives another size than was sent; std::length_error beyond kMostTransfers.
 [[nodiscard]] Flow flow_of(std::span<const engine::BoundPlan* const> all);
 
 }  // namespace tutti::cli::explain

@@ -156,7 +156,9 @@ class Picture {
     for (const RankTotals& r : e_.flow.ranks) messages += r.messages;
     text(14, 42, "soft",
          base::format("{}: {}", title_of(e_),
-                      messages > 0 ? counted(messages, "message") : "no messages, shared memory"));
+                      messages > 0         ? counted(messages, "message")
+                      : e_.flow.rounds > 0 ? "no messages, shared memory"
+                                           : "nothing moves between ranks"));
     width_ = std::max(width_, 28 + width_of(title_of(e_)) + 130);
     y_ = 60;
     for (int host = 0; host < e_.topology.hosts; ++host) {
@@ -318,6 +320,11 @@ class Picture {
           "height='14' rx='7'/>\n",
           at, y_ - 11);
       text(at + 32, y_, "soft", "adds the complete sum");
+    }
+    if (!labelled_) {
+      y_ += 20;
+      text(14, y_, "soft",
+           "s: stages its input. +: adds. Point at an arrow to see what it carries.");
     }
     y_ += 14;
   }

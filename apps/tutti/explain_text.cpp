@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "apps/tutti/explain_words.hpp"
@@ -13,7 +14,20 @@ namespace {
 constexpr std::size_t kMostLines = 16;  ///< of a round
 constexpr int kMostRounds = 24;
 
+constexpr std::size_t kMostNames = 8;  ///< of a line
+
 using Arrows = std::span<const Arrow>;
+
+/// The first ones of a list, and how many there are if that is not all.
+std::string joined(const std::vector<std::string>& names, std::string_view between) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kMostNames; ++i) {
+    if (i > 0) text += between;
+    text += names[i];
+  }
+  if (names.size() > kMostNames) text += base::format(" ... ({} in all)", names.size());
+  return text;
+}
 
 /// "part 1", or "parts 1, 2, 3" of several arrows; empty: they have too little in common.
 std::string common_pieces(Arrows arrows, const Flow& flow) {
@@ -28,9 +42,10 @@ std::string common_pieces(Arrows arrows, const Flow& flow) {
            arrow.chunks == arrows.front().chunks;
   });
   if (!alike) return {};
-  std::string text = texts.front().starts_with("block") ? "blocks " : "parts ";
-  for (const Arrow& arrow : arrows)
-    text += base::format("{}{}", &arrow == arrows.data() ? "" : ", ", arrow.first.piece.part);
+  std::vector<std::string> numbers;
+  for (const Arrow& arrow : arrows) numbers.push_back(base::format("{}", arrow.first.piece.part));
+  const std::string text =
+      (texts.front().starts_with("block") ? "blocks " : "parts ") + joined(numbers, ", ");
   const std::size_t comma = texts.front().find(',');
   return comma == std::string::npos ? text : text + texts.front().substr(comma);
 }
@@ -56,14 +71,13 @@ std::string line_of(Arrows arrows, const Flow& flow) {
   const std::string pieces = common_pieces(arrows, flow);
   const std::string bytes = bytes_each(arrows);
   const bool common = !pieces.empty() && (!bytes.empty() || arrows.front().bytes == 0);
+  std::vector<std::string> peers;
   for (const Arrow& arrow : arrows) {
-    text += base::format("{}{}",
-                         &arrow == arrows.data() ? ""
-                         : common                ? ", "
-                                                 : "; ",
-                         message ? arrow.first.to : arrow.first.from);
-    if (!common) text += base::format(": {}, {}", piece_text(arrow, flow), bytes_text(arrow.bytes));
+    peers.push_back(base::format("{}", message ? arrow.first.to : arrow.first.from));
+    if (!common)
+      peers.back() += base::format(": {}, {}", piece_text(arrow, flow), bytes_text(arrow.bytes));
   }
+  text += joined(peers, common ? ", " : "; ");
   if (common) text += ": " + pieces + bytes;
   return text;
 }

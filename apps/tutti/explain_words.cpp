@@ -135,13 +135,13 @@ Lines shared_memory(const Explanation& e) {
     for (const RankTotals& rank : e.flow.ranks) all += rank.*value;
     return all;
   };
-  const std::size_t read = sum(&RankTotals::lines);
-  if (read > 0)
+  const auto [least, most] = std::ranges::minmax(e.flow.ranks, {}, &RankTotals::lines);
+  if (most.lines > 0)
     lines.push_back(base::format(
         "each rank publishes an arrival line: one cache line of {} bytes with the number and the "
-        "fingerprint of its call; a rank waits for {} of other ranks",
-        sizeof(transport::shm::Arrival),
-        counted(std::ranges::max(e.flow.ranks, {}, &RankTotals::lines).lines, "line")));
+        "fingerprint of its call; a rank waits for {}{} of other ranks",
+        sizeof(transport::shm::Arrival), least.lines == most.lines ? "" : "at most ",
+        counted(most.lines, "line")));
   if (bound.inline_stage && sum(&RankTotals::staged) > 0)
     lines.push_back(base::format(
         "the data lie in the same cache line, which has room for {} bytes: a rank that finds the "
