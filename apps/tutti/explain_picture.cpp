@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 #include <set>
 #include <span>
 #include <vector>
@@ -275,13 +274,14 @@ class Picture {
     for (auto first = own.begin(); first != own.end();) {
       const auto end =
           std::find_if(first, own.end(), [&](const Sum& sum) { return sum.rank != first->rank; });
-      // A pill for all chunks; the first has as many sums as the others.
+      // One pill for all chunks: each has as many sums as the first.
       const auto several =
           std::count_if(first, end, [&](const Sum& sum) { return sum.piece == first->piece; });
       const bool complete = std::any_of(first, end, [](const Sum& sum) { return sum.complete; });
       std::string text = sum_text(*first);
       std::set<Piece> pieces;
-      for (Piece piece : std::ranges::subrange(first, end) | std::views::transform(&Sum::piece)) {
+      for (auto sum = first; sum != end; ++sum) {
+        Piece piece = sum->piece;
         piece.chunk = -1;
         pieces.insert(piece);
       }
