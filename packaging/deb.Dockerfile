@@ -13,5 +13,5 @@ FROM debian:12-slim
 COPY --from=build /deb /deb
 WORKDIR /deb
 RUN apt-get update && apt-get install -y --no-install-recommends /deb/*.deb
-RUN apt-get install -y --no-install-recommends autopkgtest dpkg-dev
+RUN apt-get install -y --no-install-recommends autopkgtest cmake dpkg-dev g++ pkgconf python3-numpy
 CMD ["/bin/sh", "-c", "autopkgtest tutti_*.dsc -B -- null"]
