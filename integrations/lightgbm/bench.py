@@ -91,7 +91,8 @@ def run_rank():
 
 
 def on_two_hosts():
-    """The command of two ranks, one in each network namespace."""
+    """The command of two ranks, one in each network namespace, which each have half of the CPUs."""
+    os.environ.setdefault("TUTTI_CPUS", str(max(1, len(os.sched_getaffinity(0)) // 2)))
     sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "tests" / "python")]
     import two_hosts
     command = two_hosts.command(2, sys.executable, __file__)
