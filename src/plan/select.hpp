@@ -25,6 +25,8 @@ struct Algorithm {
   bool any_splits = false;
   /// Only if all blocks are equal: a rank infers from the chunks that it gets how far others are.
   bool even_blocks = false;
+  /// It looks at which ranks share a host. Others build the same schedules wherever ranks are.
+  bool looks_at_hosts = false;
   Schedule (*build)(const Shape&) = nullptr;
 };
 

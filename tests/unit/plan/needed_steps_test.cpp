@@ -47,8 +47,7 @@ bool is_missed(const std::vector<Schedule>& all, const Claims& claims) {
 class NeededStep : public testing::TestWithParam<Algorithm> {};
 
 void take_out_each(const Algorithm& a, int size, std::size_t chunk_bytes) {
-  const bool hosts = a.name.starts_with("two_level");
-  const Topology t = hosts ? in_blocks(size, 2) : one_host(size);
+  const Topology t = a.looks_at_hosts ? in_blocks(size, 2) : one_host(size);
   const std::vector<Schedule> all = build_all(a.build, t, size - 1, chunk_bytes);
   for (std::size_t r = 0; r < all.size(); ++r) {
     for (std::size_t at = 0; at < all[r].steps.size(); ++at) {
@@ -69,7 +68,7 @@ TEST_P(NeededStep, IsMissedWhenTakenOut) {
   }
   if (GetParam().name == "recursive_halving") take_out_each(GetParam(), 4, kChunkBytes);
   // Hosts alike, which some forms need.
-  if (GetParam().name == "two_level") take_out_each(GetParam(), 6, kChunkBytes);
+  if (GetParam().looks_at_hosts) take_out_each(GetParam(), 6, kChunkBytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, NeededStep,

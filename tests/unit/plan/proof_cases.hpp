@@ -133,8 +133,7 @@ inline int prove_on(const Algorithm& a, const Topology& t, int root, std::size_t
 
 [[nodiscard]] inline std::vector<Topology> topologies_of(const Algorithm& a, int size) {
   if (a.one_host) return {one_host(size)};
-  const bool two_level = a.name.starts_with("two_level");
-  if (!two_level) return {all_apart(size)};  // messages do not look at hosts
+  if (!a.looks_at_hosts) return {all_apart(size)};
   std::vector<Topology> all{one_host(size)};
   for (const int each : {2, 4, 8}) {
     if (each < size) all.push_back(in_blocks(size, each));
@@ -154,8 +153,8 @@ inline int prove_size(const Algorithm& a, int size) {
   for (const Topology& t : topologies_of(a, size)) {
     for (const int root : roots_of(a, size)) {
       done += prove_on(a, t, root, kChunkBytes);
-      // Without chunks: another form of two_level; of others one chunk.
-      if (a.name == "two_level" || size <= 5) done += prove_on(a, t, root, 0);
+      // Without chunks two_level has another form, and others one chunk.
+      if (a.looks_at_hosts || size <= 5) done += prove_on(a, t, root, 0);
     }
   }
   return done;
@@ -168,11 +167,11 @@ inline void prove_every_size(const Algorithm& a) {
   EXPECT_GT(done, kSizes);
 }
 
-/// The algorithms with two levels, whose proofs take half of the time, or the others.
+/// The algorithms that look at hosts, whose proofs take half of the time, or the others.
 [[nodiscard]] inline std::vector<Algorithm> algorithms_of_levels(bool two) {
   std::vector<Algorithm> found;
   for (const Algorithm& a : plan::algorithms())
-    if (a.name.starts_with("two_level") == two) found.push_back(a);
+    if (a.looks_at_hosts == two) found.push_back(a);
   return found;
 }
 

@@ -26,6 +26,17 @@ TEST_P(ShortProof, NameAndClassAreThoseOfTheTable) {
   }
 }
 
+// An algorithm that looks at hosts and does not say so would be proven on one placement alone.
+TEST_P(ShortProof, LooksAtHostsIfTheTableSaysSo) {
+  const Algorithm& a = GetParam();
+  const auto texts = [&](const Topology& t) {
+    std::vector<std::string> all;
+    for (const Schedule& s : build_all(a.build, t, 0, kChunkBytes)) all.push_back(to_text(s));
+    return all;
+  };
+  EXPECT_EQ(texts(in_blocks(6, 2)) != texts(all_apart(6)), a.looks_at_hosts);
+}
+
 INSTANTIATE_TEST_SUITE_P(Every, ShortProof,
                          testing::ValuesIn(algorithms().begin(), algorithms().end()),
                          [](const auto& a) { return name_of(a.param); });
