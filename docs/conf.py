@@ -45,6 +45,7 @@ html_static_path = [str(ROOT / "docs" / "_static")]
 html_css_files = ["site.css"]
 html_sidebars = {"**": ["sidebar/brand.html", "sidebar/search.html", "sidebar/scroll-start.html", "sidebar/navigation.html",
                         "versions.html", "sidebar/scroll-end.html"]}
+highlight_language = "text"  # a block without a language may be what a program prints
 html_show_sphinx = False
 html_copy_source = False
 pygments_style = "friendly"
