@@ -81,7 +81,10 @@ void look_at_port(const std::string& endpoint, const Config& config, Findings& f
     findings.fact("handshake", secret->bytes.empty() ? "a store without a secret, as this process"
                                                      : "a store with this process's secret");
   } else if (status.message().ends_with(other_job.message())) {
-    findings.fact("handshake", "a store of a job with another name; secrets were not compared");
+    findings.fact("handshake", "a store of a job with another name");
+    findings.wrong(
+        "the store belongs to a job with another name, so neither secrets nor encryption were "
+        "compared: give that name (--rdzv-id) as TUTTI_JOB");
   } else {
     findings.fact("handshake", "refused");
     findings.wrong(std::string(status.message()));

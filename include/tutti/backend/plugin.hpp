@@ -12,7 +12,7 @@ inline namespace TUTTI_EXPORT v0 {
 
 /// The number of the interface between a plug-in and the library: Backend, Operations,
 /// BackendFactory, and all that they use.
-inline constexpr std::uint32_t kBackendAbi = 14;
+inline constexpr std::uint32_t kBackendAbi = 15;
 
 /// Tells whether two compilers and standard libraries give the interface the same sizes.
 [[nodiscard]] constexpr std::uint64_t backend_layout() noexcept {

@@ -259,8 +259,8 @@ TEST(Doctor, ConnectsToAStoreAndComparesTheSecrets) {
   const Words connect = {"--connect", "localhost:" + port};
   expect_doctor(0, {"TUTTI_SECRET_FILE=" + own},
                 HasSubstr("handshake           a store with this process's secret\n"), connect);
-  expect_doctor(0, {"TUTTI_SECRET_FILE=" + own, "TUTTI_JOB=one"},
-                HasSubstr("of a job with another name"), connect);
+  expect_doctor(1, {"TUTTI_SECRET_FILE=" + own, "TUTTI_JOB=one"},
+                HasSubstr("give that name (--rdzv-id) as TUTTI_JOB"), connect);
   expect_doctor(1, {"TUTTI_SECRET_FILE=" + other}, HasSubstr("it has another secret"), connect);
   expect_doctor(1, {"TUTTI_SECRET_FILE=" + own, "TUTTI_TLS=1"}, HasSubstr("it does not encrypt"),
                 connect);
