@@ -26,9 +26,8 @@
 #include "os/cpu.hpp"
 
 namespace tutti::cli {
+namespace explain {
 namespace {
-
-using explain::Question;
 
 /// Beyond, the walk through all schedules takes long, and no page can show it.
 constexpr int kMostRanks = 256;
@@ -43,7 +42,7 @@ struct Options {
   std::string html;
 };
 
-std::vector<std::string> operation_names() {
+std::vector<std::string> collective_names() {
   std::vector<std::string> names;
   for (const plan::Algorithm& algorithm : plan::algorithms()) {
     const std::string name(traits_of(algorithm.kind).name);
@@ -136,26 +135,27 @@ int run(const Options& options) {
 }
 
 }  // namespace
+}  // namespace explain
 
 void add_explain_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<explain::Options>();
   auto* command = app.add_subcommand(
       "explain",
       "Tells how a collective runs: which algorithm is taken and why, and which rank sends what to "
       "which, from the schedules that run. TUTTI_ALGO, TUTTI_CPUS and TUTTI_TRANSPORT count as in "
       "a job");
-  const std::vector<std::string> names = operation_names();
+  const std::vector<std::string> names = explain::collective_names();
   command->add_option("operation", options->operation, base::format("{}", fmt::join(names, ", ")))
       ->required()
       ->check(CLI::IsMember(names));
   command->add_option("--ranks", options->ranks, "Number of ranks")
-      ->check(CLI::Range(1, kMostRanks))
+      ->check(CLI::Range(1, explain::kMostRanks))
       ->capture_default_str();
   command
       ->add_option("--hosts", options->hosts,
                    "Divides the ranks over so many hosts, evenly; if that is not possible, some "
                    "have one more")
-      ->check(CLI::Range(1, kMostRanks))
+      ->check(CLI::Range(1, explain::kMostRanks))
       ->capture_default_str();
   command
       ->add_option("--bytes", options->bytes,
@@ -163,15 +163,15 @@ void add_explain_command(CLI::App& app, int& exit_code) {
                    "reduce_scatter and all_to_all that of one block")
       ->capture_default_str();
   command->add_option("--dtype", options->dtype, "Of the elements")
-      ->check(CLI::IsMember(dtype_names()))
+      ->check(CLI::IsMember(explain::dtype_names()))
       ->capture_default_str();
   command->add_option("--root", options->root, "Of a rooted operation")
-      ->check(CLI::Range(0, kMostRanks - 1))
+      ->check(CLI::Range(0, explain::kMostRanks - 1))
       ->capture_default_str();
   command->add_option("--html", options->html,
                       "Writes a page with a picture to this file; - for standard output. It needs "
                       "no other file");
-  command->callback([=, &exit_code] { exit_code = run(*options); });
+  command->callback([=, &exit_code] { exit_code = explain::run(*options); });
 }
 
 }  // namespace tutti::cli
