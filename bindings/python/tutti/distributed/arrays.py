@@ -5,7 +5,7 @@ from importlib import import_module
 from math import prod
 from operator import index
 from sys import maxsize
-from typing import Any
+from typing import Any, SupportsIndex
 
 from tutti.distributed.process_group import AnyGroup, is_non_member, member_group
 
@@ -17,7 +17,7 @@ def empty(shape: int | Sequence[int], dtype: Any = "float32", group: AnyGroup = 
 
     Returns a torch tensor if `dtype` is one of torch's, else a NumPy array. It may outlive the group; with the last
     array on it its memory goes back to the system. A child of a fork shares it with its parent."""
-    sizes = (index(shape),) if hasattr(shape, "__index__") else tuple(map(index, shape))
+    sizes = (index(shape),) if isinstance(shape, SupportsIndex) else tuple(map(index, shape))
     if any(size < 0 for size in sizes):
         raise ValueError(f"empty: a shape has no negative sizes, and this one is {sizes}")
     pg = None if is_non_member(group) else member_group(group, "empty")
