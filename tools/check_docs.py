@@ -306,8 +306,12 @@ def glossary_faults(root):
             yield f"docs/reference/glossary.md: {term} lives in {place}, which is not there"
 
 
+# Projects that ask for the library by its version.
+FINDERS = ("bindings/torch", "bindings/torch/cpp", "tests/package/consumer/project", "tests/package/consumer/ranks")
+
+
 def version_faults(root):
-    """CITATION.cff and the first version of CHANGELOG.md are those of CMakeLists.txt."""
+    """CITATION.cff, the first version of CHANGELOG.md and those that projects ask for are that of CMakeLists.txt."""
     if not (root / "CITATION.cff").exists():
         return
     version = re.search(r"^  VERSION (\S+)", (root / "CMakeLists.txt").read_text(encoding="utf-8"), re.MULTILINE).group(1)
@@ -315,6 +319,11 @@ def version_faults(root):
         found = re.search(line, (root / page).read_text(encoding="utf-8"), re.MULTILINE)
         if not found or found.group(1) != version:
             yield f"{page}: its version is {found.group(1) if found else 'not there'}, that of CMakeLists.txt is {version}"
+    for folder in FINDERS:
+        page = root / folder / "CMakeLists.txt"
+        for asked in re.findall(r"find_(?:package|dependency)\(tutti ([\d.]+)", page.read_text(encoding="utf-8") if page.exists() else ""):
+            if not version.startswith(f"{asked}."):
+                yield f"{folder}/CMakeLists.txt: asks for tutti {asked}, the version is {version}"
 
 
 def dead_links(root):

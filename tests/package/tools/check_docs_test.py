@@ -234,7 +234,8 @@ class CheckDocs(PlantedTree):
             self.plant("docs/reference/glossary.md", "| term | meaning | where |\n|---|---|---|\n" + "\n".join(lines) + "\n")
             self.assert_told("check_docs", fault)
 
-    def plant_versions(self, project="0.2.0", citation="0.2.0", newest="0.2.0"):
+    def plant_versions(self, project="0.2.0", citation="0.2.0", newest="0.2.0", asked="0.2"):
+        self.plant("bindings/torch/CMakeLists.txt", f"find_package(tutti {asked} CONFIG REQUIRED)\n")
         self.plant("CMakeLists.txt", f"project(\n  tutti\n  VERSION {project}\n")
         self.plant("CITATION.cff", f"cff-version: 1.2.0\nversion: {citation}\n")
         self.plant("CHANGELOG.md", f"# Changelog\n\n## {newest}\n\n## 0.1.0\n")
@@ -242,7 +243,8 @@ class CheckDocs(PlantedTree):
     def test_versions(self):
         self.assert_planted(
             self.plant_versions, ({}, None), ({"citation": "0.1.0"}, "CITATION.cff: its version is 0.1.0, that of CMakeLists.txt is 0.2.0"),
-            ({"newest": "0.3.0"}, "CHANGELOG.md: its version is 0.3.0"), ({"newest": "Unreleased"}, "CHANGELOG.md: its version is 0.1.0"))
+            ({"newest": "0.3.0"}, "CHANGELOG.md: its version is 0.3.0"), ({"asked": "0.1"}, "bindings/torch/CMakeLists.txt: asks for tutti 0.1, the version is 0.2.0"),
+            ({"newest": "Unreleased"}, "CHANGELOG.md: its version is 0.1.0"))
 
     def plant_rendezvous(self, listed='"TUTTI_JOB", "TUTTI_STORE_PORT"', read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT");'):
         self.plant_config()

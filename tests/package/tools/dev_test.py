@@ -117,7 +117,7 @@ class Labels(unittest.TestCase):
         for folder, labels in rows.items():
             self.assertTrue((ROOT / folder).exists(), folder)
             for label in labels:
-                known = label in ("all", "python", "example", "proof", "tools") or (ROOT / "tests" / label).is_dir()
+                known = label in ("all", "python", "example", "pictures", "proof", "tools") or (ROOT / "tests" / label).is_dir()
                 self.assertTrue(known, f"{folder}: {label}")
 
     def test_each_module_has_a_row(self):
