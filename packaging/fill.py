@@ -26,7 +26,7 @@ def version():
 
 
 def words(archive):
-    """What stands for each @WORD@ of a recipe."""
+    """The text for each @WORD@ of a recipe."""
     found = {"VERSION": version(), "DATE": email.utils.formatdate(localtime=True)}
     if archive:
         data = archive.read_bytes()

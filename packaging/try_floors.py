@@ -70,7 +70,7 @@ def attempt(builder, image, text, where):
 
 
 def text_for(image, wheels):
-    """What is run in that release."""
+    """The commands that run in that release."""
     if not wheels:
         return SOURCES
     return WHEEL.format(wheels=wheels) + (REFUSED if image in TOO_OLD else INSTALL)

@@ -19,7 +19,7 @@ from bench_summary import CALM, LIMIT, Setting, on_grid, size_text
 PAGE = pathlib.Path("docs/reference/performance.md")
 PICTURES = pathlib.Path("docs/pictures/bench")
 OPERATIONS = ["all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "gather", "scatter", "all_to_all",
-              "send_recv", "send_window", "barrier"]
+              "scan", "exclusive_scan", "send_recv", "send_window", "barrier"]
 OURS = "tutti"
 NAMES = {"gloo": "Gloo", "openmpi": "Open MPI", "impi": "Intel MPI", OURS: "tutti"}
 COLOURS = {"gloo": 0, "openmpi": 1, "impi": 2, OURS: 3}  # and shapes, in the order of the lanes
@@ -263,7 +263,7 @@ class Page:
             yield self.disturbed()
 
     def unmeasured(self, expected):
-        """What the run does not have. `expected`: the names of the pieces of a whole run, without the run's number."""
+        """The pieces that the run does not have. `expected`: the names of the pieces of a whole run, without the run's number."""
         have = {name.partition("-")[2] for name in self.run.names}
         for kind, text in KINDS.items():
             pieces = {name for name in expected if name.partition("-")[0] == kind}
@@ -331,6 +331,8 @@ def write(folder, root, expected):
     page = Page(read(folder))
     if not page.figures.measured:
         raise ValueError(f"no figures in {folder}")
+    if not page.peers:
+        raise ValueError(f"no figures of Gloo, Open MPI or Intel MPI in {folder}")
     text = (root / PAGE).read_text(encoding="utf-8")
     text = replaced(replaced(text, "results", page.results(expected)), "gaps", page.gaps())
     pictures = root / PICTURES

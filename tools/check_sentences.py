@@ -21,7 +21,7 @@ import tree
 MOST_WORDS = 35
 MEDIAN = 18
 FEW = 5  # sentences: fewer have no median that says anything
-PAGES = re.compile(r"(?:docs/.*|README|CONTRIBUTING|ARCHITECTURE|CHANGELOG|(?:integrations|bindings|examples|apps|tests)(?:/.*)?/README)\.md")
+PAGES = re.compile(r"(?:docs/.*|README|CONTRIBUTING|ARCHITECTURE|CHANGELOG|(?:integrations|bindings|examples|apps|packaging|tests)(?:/.*)?/README)\.md")
 UNCHECKED = "tools/unchecked-sentences.txt"
 RELATIVE = re.compile(r"(?:Who|Whose|Whom|Whoever|Whomever|What|Whatever|Which|Whichever)\b")
 # An item of a list, a quotation or a heading begins a paragraph of its own.

@@ -13,6 +13,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from html import escape
 
 FOLDER = "docs/pictures"
 WHY = "is not the picture that tools/pictures.py draws"
@@ -54,20 +55,16 @@ text { font: 13px system-ui, sans-serif; fill: var(--ink); }
 """
 
 
-def escaped(text):
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
 class Svg:
     """A drawing that grows by texts, boxes and arrows."""
 
     def __init__(self, title, width, height):
         self.parts = [f"<svg xmlns='http://www.w3.org/2000/svg' role='img' width='{width}' height='{height}' "
-                      f"viewBox='0 0 {width} {height}'>\n<title>{escaped(title)}</title>\n<style>{STYLE}</style>\n"
+                      f"viewBox='0 0 {width} {height}'>\n<title>{escape(title)}</title>\n<style>{STYLE}</style>\n"
                       f"<rect class='paper' width='{width}' height='{height}'/>\n"]
 
     def text(self, x, y, text, kind=""):
-        self.parts.append(f"<text class='{kind}' x='{x}' y='{y}'>{escaped(text)}</text>\n")
+        self.parts.append(f"<text class='{kind}' x='{x}' y='{y}'>{escape(text)}</text>\n")
 
     def lines(self, x, y, texts, kind="", pitch=18):
         for at, text in enumerate(texts):
@@ -257,7 +254,7 @@ def main():
         (args.root / FOLDER).mkdir(exist_ok=True)
         for name, text in wanted.items():
             (args.root / name).write_text(text, encoding="utf-8")
-    there = {f"{FOLDER}/{file.name}" for file in (args.root / FOLDER).iterdir()}
+    there = {f"{FOLDER}/{file.name}" for file in (args.root / FOLDER).glob("*.svg")}
     found = [f"{name} {WHY}; run: tools/pictures.py --tutti PROGRAM --write" for name, text in wanted.items()
              if name not in there or (args.root / name).read_text(encoding="utf-8") != text]
     if args.tutti:

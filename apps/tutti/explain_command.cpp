@@ -83,7 +83,7 @@ Question question_of(const Options& options) {
         base::format("--hosts {} is more than --ranks {}: a host without a rank has no part in "
                      "a call",
                      q.hosts, q.ranks));
-  if (q.root >= q.ranks)
+  if (traits_of(q.kind).rooted && q.root >= q.ranks)
     refuse(base::format("--root {} is no rank: there are 0 to {}", q.root, q.ranks - 1));
   if (has_data(q.kind)) {
     std::uint64_t bytes = 0;
@@ -92,7 +92,8 @@ Question question_of(const Options& options) {
     } catch (const std::invalid_argument& error) {
       refuse(base::format("--bytes: {}", error.what()));
     }
-    if (bytes == 0 || bytes % size_of(q.dtype) != 0)
+    if (bytes == 0) refuse("--bytes: a call of 0 bytes moves nothing");
+    if (bytes % size_of(q.dtype) != 0)
       refuse(base::format("--bytes: {} bytes are no whole number of {}, which has {}", bytes,
                           options.dtype, size_of(q.dtype)));
     q.bytes = bytes;
@@ -162,10 +163,10 @@ void add_explain_command(CLI::App& app, int& exit_code) {
                    "Size of a rank's tensor, e.g. 8, 4K, 1M; of all_gather, gather, scatter, "
                    "reduce_scatter and all_to_all that of one block")
       ->capture_default_str();
-  command->add_option("--dtype", options->dtype, "Of the elements")
+  command->add_option("--dtype", options->dtype, "Type of the elements")
       ->check(CLI::IsMember(explain::dtype_names()))
       ->capture_default_str();
-  command->add_option("--root", options->root, "Of a rooted operation")
+  command->add_option("--root", options->root, "Root rank of a rooted operation")
       ->check(CLI::Range(0, explain::kMostRanks - 1))
       ->capture_default_str();
   command->add_option("--html", options->html,

@@ -8,8 +8,8 @@
 #include "engine/plan_cache.hpp"
 #include "plan/schedule.hpp"
 
-// What the schedules of all ranks do with the elements: a walk through their steps, without memory
-// and without a clock.
+// A walk through the schedules of all ranks, without memory and without a clock: which elements go
+// where.
 namespace tutti::cli::explain {
 
 /// Elements by the name that the schedule gives them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "apps/bench/plot.hpp"
 #include "apps/tutti/explain_picture.hpp"
 #include "apps/tutti/explain_words.hpp"
 #include "base/format.hpp"
@@ -41,14 +42,16 @@ class Table {
     text_ = "<div class='scroll'><table><thead><tr>";
     for (const std::string& name : names) {
       numbers_.push_back(name.starts_with(' '));
-      text_ += base::format("<th{}>{}</th>", numbers_.back() ? " class='n'" : "", escaped(name));
+      text_ +=
+          base::format("<th{}>{}</th>", numbers_.back() ? " class='n'" : "", bench::escaped(name));
     }
     text_ += "</tr></thead><tbody>\n";
   }
   void row(const std::vector<std::string>& cells) {
     text_ += "<tr>";
     for (std::size_t i = 0; i < cells.size(); ++i)
-      text_ += base::format("<td{}>{}</td>", numbers_[i] ? " class='n'" : "", escaped(cells[i]));
+      text_ +=
+          base::format("<td{}>{}</td>", numbers_[i] ? " class='n'" : "", bench::escaped(cells[i]));
     text_ += "</tr>\n";
   }
   [[nodiscard]] std::string take() { return std::move(text_) + "</tbody></table></div>\n"; }
@@ -122,16 +125,16 @@ std::string ranks(const Explanation& e) {
 }  // namespace
 
 std::string html_of(const Explanation& e) {
-  const std::string title = escaped(title_of(e));
+  const std::string title = bench::escaped(title_of(e));
   std::string html = base::format(
       "<!DOCTYPE html>\n<html lang='en'>\n<head><meta charset='utf-8'/>"
       "<meta name='viewport' content='width=device-width'/><title>{0}</title>\n<style>{1}</style>"
       "</head>\n<body>\n<h1>{0}</h1>\n<dl>\n",
       title, kPageStyle);
   for (const Fact& fact : facts_of(e)) {
-    html += base::format("<dt>{}</dt><dd>", escaped(fact.name));
+    html += base::format("<dt>{}</dt><dd>", bench::escaped(fact.name));
     for (const std::string& line : fact.lines)
-      html += base::format("{}{}", &line == fact.lines.data() ? "" : "\n", escaped(line));
+      html += base::format("{}{}", &line == fact.lines.data() ? "" : "\n", bench::escaped(line));
     html += "</dd>\n";
   }
   html += "</dl>\n";

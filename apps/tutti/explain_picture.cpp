@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "apps/bench/plot.hpp"
 #include "apps/tutti/explain_words.hpp"
 #include "base/format.hpp"
 #include "base/index.hpp"
@@ -83,7 +84,7 @@ class Picture {
         "<svg xmlns='http://www.w3.org/2000/svg' class='ex' role='img' width='{0:.0f}' "
         "height='{1:.0f}' viewBox='0 0 {0:.0f} {1:.0f}'>\n<title>{2}</title>\n<style>{3}</style>\n"
         "<rect class='paper' width='{0:.0f}' height='{1:.0f}'/>\n{4}{5}{6}</svg>\n",
-        width_, y_, escaped(title_of(e_)), kStyle, bands_, lives, body_);
+        width_, y_, bench::escaped(title_of(e_)), kStyle, bands_, lives, body_);
   }
 
  private:
@@ -137,7 +138,7 @@ class Picture {
 
   void text(double at_x, double at_y, std::string_view classes, const std::string& what) {
     body_ += base::format("<text class='{}' x='{:.0f}' y='{:.0f}'>{}</text>\n", classes, at_x, at_y,
-                          escaped(what));
+                          bench::escaped(what));
   }
   void pill(double at_x, double at_y, const std::string& what, bool filled, std::int64_t colour) {
     const double wide = std::max(width_of(what) + 14, 18.0);
@@ -246,8 +247,8 @@ class Picture {
         t.how == How::message ? "sends to"
         : t.how == How::add   ? "adds from"
                               : "reads of",
-        t.how == How::message ? t.to : t.from, escaped(piece_text(a, e_.flow)), bytes_text(a.bytes),
-        kind, from, to - side * 8, y, y, from, y, to - side * 1, y, -side * 9);
+        t.how == How::message ? t.to : t.from, bench::escaped(piece_text(a, e_.flow)),
+        bytes_text(a.bytes), kind, from, to - side * 8, y, y, from, y, to - side * 1, y, -side * 9);
     if (labelled_) {
       const std::string label = label_of(a, bytes);
       const double wide = width_of(label) + 4;
@@ -256,7 +257,7 @@ class Picture {
           "<rect class='{}' x='{:.0f}' y='{:.1f}' width='{:.0f}' height='13'/>"
           "<text class='mid' x='{:.0f}' y='{:.1f}'>{}</text>",
           t.round % 2 == 1 ? "shade" : "paper", middle - wide / 2, y - 7, wide, middle, y + 4,
-          escaped(label));
+          bench::escaped(label));
     }
     body_ += "</g>\n";
     y_ += pitch;
@@ -343,23 +344,6 @@ class Picture {
 };
 
 }  // namespace
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '\'')
-      out += "&#39;";
-    else
-      out += c;
-  }
-  return out;
-}
 
 std::string picture_of(const Explanation& e) {
   if (e.topology.size() > kMostDrawnRanks) return {};

@@ -14,7 +14,4 @@ inline constexpr std::size_t kMostDrawnArrows = 600;
 /// has its own style for light and dark. Empty: too much for a picture.
 [[nodiscard]] std::string picture_of(const Explanation& e);
 
-/// For text in XML.
-[[nodiscard]] std::string escaped(std::string_view text);
-
 }  // namespace tutti::cli::explain

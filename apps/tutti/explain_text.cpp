@@ -131,7 +131,7 @@ std::string text_of(const Explanation& e) {
   const std::vector<Arrow> arrows = arrows_of(e.flow, true);
   for (int round = 1; round <= e.flow.rounds; ++round) {
     if (round > kMostRounds) {
-      text += base::format("\n... and {} rounds more; --html shows them all\n",
+      text += base::format("\n... and {} rounds more; --html shows more\n",
                            e.flow.rounds - kMostRounds);
       break;
     }
@@ -147,7 +147,7 @@ std::string text_of(const Explanation& e) {
     for (std::size_t i = 0; i < lines.size() && i < kMostLines; ++i)
       text += base::format("  {}\n", lines[i]);
     if (lines.size() > kMostLines)
-      text += base::format("  ... and {} more like these; --html shows them all\n",
+      text += base::format("  ... and {} more like these; --html shows more\n",
                            counted(lines.size() - kMostLines, "line"));
   }
   return text;

@@ -61,6 +61,8 @@ std::string refusal_text(Refusal refusal, const Explanation& e) {
 Lines why(const Explanation& e) {
   if (e.choice.rule == nullptr) return {"TUTTI_ALGO asks for it"};
   Lines lines{base::format("place: {}", where_text(e))};
+  if (e.question.apart)
+    lines.push_back("TUTTI_TRANSPORT=tcp: no ranks share memory, as if each had a host of its own");
   if (has_data(e.question.kind))
     lines.push_back("size: " + bytes_text(e.query.bytes) + " of the whole operation");
   lines.push_back("rules for this operation and place, of which the first that fits is taken:");
@@ -126,7 +128,7 @@ Lines messages(const Explanation& e) {
   return lines;
 }
 
-/// What happens in shared memory, as the plans say.
+/// The use of shared memory, as the plans say.
 Lines shared_memory(const Explanation& e) {
   const engine::BoundPlan& bound = *e.plans.front();
   Lines lines;

@@ -128,7 +128,7 @@ def measure(pieces, folder):
 
 
 class Grid(NamedTuple):
-    """What the arguments of ./dev bench ask for, if they ask for a grid."""
+    """The grid that the arguments of ./dev bench ask for, if they ask for one."""
     full: bool
     docs: bool
     folder: pathlib.Path | None
@@ -205,7 +205,8 @@ def quick(folder):
     """True if all was measured."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
-        old.unlink()
+        if old.is_file():
+            old.unlink()
     note_machine(folder)
     unmeasured, _ = measure(list(host_pieces("quick")), folder)
     return tell(folder, unmeasured)

@@ -9,7 +9,7 @@ import sys
 import urllib.parse
 from html.parser import HTMLParser
 
-# What a browser loads by itself, by tag.
+# Attributes whose target a browser loads by itself, by tag.
 LOADED = {"audio": ["src"], "embed": ["src"], "iframe": ["src"], "image": ["href", "xlink:href"], "img": ["src", "srcset"], "input": ["src"],
           "link": ["href"], "object": ["data"], "script": ["src"], "source": ["src", "srcset"], "track": ["src"], "use": ["href", "xlink:href"],
           "video": ["poster", "src"]}

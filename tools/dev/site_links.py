@@ -93,7 +93,7 @@ def purge(app, env, page):
 
 
 def merge(app, env, pages, other):
-    """What a process that has read some of the pages has found."""
+    """Adds the findings of a process that has read some of the pages."""
     env.site_linked.update({page: other.site_linked[page] for page in pages if page in other.site_linked})
 
 

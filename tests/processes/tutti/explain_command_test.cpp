@@ -28,7 +28,7 @@ TEST(ExplainCommand, RefusesWhatIsNoCall) {
       {{"all_reduce", "--ranks", "257"}, "--ranks: Value 257 not in range"},
       {{"all_reduce", "--ranks", "2", "--hosts", "3"}, "--hosts 3 is more than --ranks 2"},
       {{"all_reduce", "--bytes", "6"}, "6 bytes are no whole number of float32, which has 4"},
-      {{"all_reduce", "--bytes", "0"}, "0 bytes are no whole number of float32"},
+      {{"all_reduce", "--bytes", "0"}, "a call of 0 bytes moves nothing"},
       {{"all_reduce", "--bytes", "-4"}, "--bytes: "},
       {{"all_reduce", "--bytes", "much"}, "--bytes: "},
       {{"all_reduce", "--bytes", "2G"}, "--bytes: '2G' is not a size"},
