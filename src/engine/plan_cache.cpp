@@ -34,13 +34,13 @@ bool goes_around_cache(Kind kind, std::size_t bytes, std::size_t ranks) noexcept
   return bytes >= kStreamBytes || (all_get_all && bytes * ranks >= kStreamBytesOfHost);
 }
 
-/// True if a rank gains when others read its input where it lies. `staged`: bytes of a block, or of
-/// all that it stages. `in_turns`: ranks are more than CPUs. Then it pays for few operations (see
-/// "Memory of the host" in docs/reference/performance.md), and never for a root's input.
-bool gains_by_lending(Kind kind, std::size_t staged, std::size_t ranks, bool in_turns) noexcept {
+/// True if a rank gains when others read its input where it lies. `input`: its bytes, of blocks of
+/// several sizes the largest one's. `in_turns`: ranks are more than CPUs. Then it pays for few
+/// operations (bench/notes/alloc.md), and never for a root's input.
+bool gains_by_lending(Kind kind, std::size_t input, bool in_turns) noexcept {
   if (!in_turns) return true;
-  if (kind == Kind::all_to_all) return staged * ranks >= kLeastLentInTurns;
-  return (kind == Kind::all_gather || kind == Kind::gather) && staged >= kLeastLentInTurns;
+  const bool pays = kind == Kind::all_gather || kind == Kind::gather || kind == Kind::all_to_all;
+  return pays && input >= kLeastLentInTurns;
 }
 
 bool rounds(const Collective& call, DType dtype) noexcept {
@@ -222,11 +222,11 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   if (!bound.inline_stage)
     bound.stage_bytes = static_cast<std::size_t>(stage_slots) * bound.slot_bytes;
   if (topology_.one_host()) {
+    const std::size_t input = call.kind == Kind::all_to_all ? count : staged;
     bound.window = window_of(schedule, bound.stage_bytes);
-    bound.stages_inputs = bound.stage_bytes > kLeastLent && !traits_of(schedule.kind).reduces &&
-                          !schedule.messages &&
-                          gains_by_lending(call.kind, staged * element, neighbours_,
-                                           neighbours_ > static_cast<std::size_t>(cpus_));
+    bound.stages_inputs =
+        bound.stage_bytes > kLeastLent && !traits_of(schedule.kind).reduces && !schedule.messages &&
+        gains_by_lending(call.kind, input * element, neighbours_ > static_cast<std::size_t>(cpus_));
     bound.only_receives = traits_of(schedule.kind).reads == On::root && rank_ != call.root;
   }
   for (const plan::Step& step : schedule.steps) {

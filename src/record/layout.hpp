@@ -25,7 +25,7 @@ struct Entry {
   std::uint64_t called = 0;
   std::uint64_t began = 0;  ///< it got a slot later than it was called; else 0
   std::uint64_t ended = 0;  ///< 0: it has not, or its caller never left the spin
-  std::uint64_t seq = 0;    ///< of the operation in its group; of a send or recv: its ticket
+  std::uint64_t seq = 0;    ///< of the operation in its group; of p2p: its ticket, if any
   std::uint64_t input_bytes = 0;
   std::uint64_t output_bytes = 0;
   std::uint16_t group = kNoGroup;  ///< place in Header::groups

@@ -29,7 +29,7 @@ struct Capabilities {
 
 /// One group, on this rank.
 ///
-/// No function has a default: a backend around another one (a router, a test) must pass all on.
+/// Only `run` has a default: a backend around another one (a router, a test) must pass all on.
 ///
 /// Lifetime: reference counted, because every Work needs it: `add_reference`, `drop_reference`.
 /// Threads:  every method from any thread.

@@ -6,8 +6,7 @@
 // Blocking sends and recvs: submitted and waited for under one lock.
 namespace tutti::native {
 
-/// Spins until a short message is there for this recv, in place of the spin of a wait. False: the
-/// recv is to be submitted.
+/// Spins until a short message is there for this recv, before it is submitted. False: submit it.
 inline bool Driver::take_short(engine::Group& group, const Collective& call,
                                std::uint64_t record) noexcept {
   const bool yields = options_.ranks_on_host > options_.cpus || spin_penalty_ > 0;

@@ -110,6 +110,7 @@ TEST_F(PlanCacheTest, InTurnsOnFewCpusFewInputsAreReadWhereTheyLie) {
   for (const Kind kind :
        {Kind::all_gather, Kind::gather, Kind::all_to_all, Kind::scatter, Kind::broadcast}) {
     const bool has_root = kind == Kind::scatter || kind == Kind::broadcast;
+    EXPECT_FALSE(lends(crowded, kind, kMiB / 4)) << to_string(kind);  // one_shot
     EXPECT_FALSE(lends(crowded, kind, kMiB - 64)) << to_string(kind);
     EXPECT_EQ(lends(crowded, kind, kMiB), !has_root) << to_string(kind);
     EXPECT_EQ(lends(crowded, kind, 16 * kMiB), !has_root) << to_string(kind);
