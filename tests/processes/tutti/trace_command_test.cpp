@@ -99,7 +99,8 @@ TEST_F(TraceCommand, IsNeitherHeldUpNorFooledByFilesOfOthers) {
 TEST_F(TraceCommand, AWrongLineIsAnsweredInOneLine) {
   const std::vector<std::pair<Words, std::string>> cases = {
       {{},
-       "tutti: no command given; there are version, doctor, explain, status, trace, bench; see tutti "
+       "tutti: no command given; there are version, doctor, explain, status, trace, bench; see "
+       "tutti "
        "--help"},
       {{"statsu"}, "tutti: there is no command \"statsu\"; did you mean status? see tutti --help"},
       {{"--verison"}, "tutti: unknown option --verison; did you mean --version? see tutti --help"},
