@@ -1,5 +1,7 @@
 #include "backend_contract.hpp"
 
+#include <deque>
+
 #include <tutti/backend/group_access.hpp>
 #include <tutti/objects.hpp>
 
@@ -571,13 +573,15 @@ TEST_P(BackendContractOfSeveral, CountsThatTheRootAndAnotherRankGiveDifferentlyA
     const int odd = world.size() - 1;
     const bool root = world.rank() == 0;
     const auto ranks = static_cast<std::size_t>(world.size());
+    // MPI may use the tensors of a failed call until the other ranks have ended theirs.
+    std::deque<std::vector<int>> kept;
     // The odd rank has 3 elements, and the root knows of 2. Or it gives no counts at all.
     for (const bool gives_counts : {true, false}) {
       const std::size_t own = world.rank() == odd ? 3 : 2;
       const bool silent = world.rank() == odd && !gives_counts;
       const std::vector<std::size_t> counts(silent ? 0 : root ? ranks : 1, root ? 2 : own);
-      std::vector<int> one(own, -1);
-      std::vector<int> all(root ? 2 * ranks : 0, -1);
+      std::vector<int>& one = kept.emplace_back(own, -1);
+      std::vector<int>& all = kept.emplace_back(root ? 2 * ranks : 0, -1);
       for (const Kind kind : {Kind::gather, Kind::scatter}) {
         ProcessGroup group = world.new_subgroups(world.size());
         const bool gathers = kind == Kind::gather;
