@@ -11,6 +11,7 @@
 #include "base/format.hpp"
 #include "base/index.hpp"
 #include "engine/rank_row.hpp"
+#include "plan/step_cursor.hpp"
 
 namespace tutti::cli::explain {
 namespace {
@@ -43,13 +44,8 @@ struct Channel {
   std::size_t completed = 0;
 };
 
-struct Rank {
+struct Rank : plan::StepCursor {
   const engine::BoundPlan* bound = nullptr;
-  std::size_t pc = 0;
-  int depth = 0;
-  std::int64_t var[2] = {0, 0};
-  std::int64_t limit[2] = {0, 0};
-  std::size_t begin[2] = {0, 0};
   int winner = -1;
   int heard = 0;  ///< barriers: hops of what it knows
   int line = -1;  ///< hops of its line; -1: not published
@@ -148,35 +144,12 @@ class Walk {
       case StepKind::await_recv:
         if (!await_receives(r, rank, step)) return false;
         break;
-      case StepKind::jump: rank.pc = base::as_size(step.jump); return true;
+      case StepKind::jump:
       case StepKind::loop:
-      case StepKind::end_loop: loop(rank, step); return true;
+      case StepKind::end_loop: rank.pass(step, rank.bound->binding); return true;
     }
     ++rank.pc;
     return true;
-  }
-
-  static void loop(Rank& rank, const Step& step) {
-    if (step.kind == StepKind::end_loop) {
-      const int level = rank.depth - 1;
-      if (++rank.var[level] < rank.limit[level]) {
-        rank.pc = rank.begin[level];
-        return;
-      }
-      rank.var[level] = 0;
-      --rank.depth;
-      ++rank.pc;
-      return;
-    }
-    const std::int64_t times = plan::times_of(step.times, rank.bound->binding);
-    if (times <= 0) {
-      rank.pc = base::as_size(step.jump);
-      return;
-    }
-    rank.var[rank.depth] = 0;
-    rank.limit[rank.depth] = times;
-    rank.begin[rank.depth] = ++rank.pc;
-    ++rank.depth;
   }
 
   bool await_lines(int r, Rank& rank, const Step& step) {

@@ -101,39 +101,12 @@ bool Machine::execute(int r, const Step& step) {
       break;
     case StepKind::jump:
     case StepKind::loop:
-    case StepKind::end_loop: control(r, step); return true;
+    case StepKind::end_loop:
+      base::at(ranks_, r).pass(step, base::at(ranks_, r).binding);
+      return true;
   }
   ++rank.pc;
   return true;
-}
-
-void Machine::control(int r, const Step& step) {
-  Rank& rank = base::at(ranks_, r);
-  const auto target = base::as_size(step.jump);
-  if (step.kind == StepKind::jump) {
-    rank.pc = target;
-    return;
-  }
-  if (step.kind == StepKind::end_loop) {
-    const int level = rank.depth - 1;
-    if (++rank.var[level] < rank.limit[level]) {
-      rank.pc = rank.begin[level];
-      return;
-    }
-    rank.var[level] = 0;
-    --rank.depth;
-    ++rank.pc;
-    return;
-  }
-  const std::int64_t times = times_of(step.times, rank.binding);
-  if (times <= 0) {
-    rank.pc = target;
-    return;
-  }
-  rank.var[rank.depth] = 0;
-  rank.limit[rank.depth] = times;
-  rank.begin[rank.depth] = ++rank.pc;
-  ++rank.depth;
 }
 
 std::int64_t Machine::at(int r, const Expr& e) const {

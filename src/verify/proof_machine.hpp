@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "plan/step_cursor.hpp"
 #include "verify/proof_memory.hpp"
 #include "verify/prover.hpp"
 
@@ -52,7 +53,7 @@ class Machine {
     std::vector<Post> posts;
     std::size_t completed = 0;
   };
-  struct Rank {
+  struct Rank : plan::StepCursor {
     const Schedule* schedule = nullptr;
     Binding binding;
     std::size_t slot = 0;  ///< elements of one
@@ -63,11 +64,6 @@ class Machine {
     std::size_t origin = 0;  ///< of its elements among those of all ranks (all_to_all)
     std::vector<std::size_t> in_ends;
     std::vector<std::size_t> out_ends;
-    std::size_t pc = 0;
-    int depth = 0;
-    std::int64_t var[2] = {0, 0};
-    std::int64_t limit[2] = {0, 0};
-    std::size_t begin[2] = {0, 0};
     std::uint64_t done = 0;  ///< steps
     bool agreed = false;
     bool failed = false;
@@ -92,7 +88,6 @@ class Machine {
   bool advance(int r);
   /// False where it must wait; waits_for_ says for which rank.
   bool execute(int r, const Step& step);
-  void control(int r, const Step& step);
   bool await_lines(int r, const Step& step);
   bool await_counter(int r, const Step& step, int of, std::int64_t value);
   bool await_counters(int r, const Step& step);
