@@ -46,7 +46,7 @@ def first_word(line):
 
 
 def is_commands(text):
-    """True if the first line that is no comment calls a program. What the programs print may stand behind it."""
+    """True if the first line that is no comment calls a program. Output of the programs may stand behind it."""
     lines = [line for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
     return bool(lines) and first_word(lines[0]) in PROGRAMS
 

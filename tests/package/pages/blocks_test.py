@@ -20,7 +20,7 @@ from reasons import NOT_TESTED, PACKAGES
 ROOT = blocks.ROOT
 INCLUDES = [f"-I{folder}" for folder in (ROOT / "include", ROOT / "build" / "dev" / "include")]
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused", "-Wno-missing-field-initializers", "-Werror"]
-# What pieces of C++ take as given.
+# Declarations that pieces of C++ take as given.
 AROUND = ROOT / "tests" / "package" / "consumer" / "project" / "guide.cpp"
 # Names that pieces of Python use for modules.
 MODULES = {"dist": "tutti.distributed", "mp": "tutti.multiprocessing", "tutti": "tutti"}

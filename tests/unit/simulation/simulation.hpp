@@ -27,7 +27,7 @@ struct Setup {
   verify::sim::LinkOptions links;
   std::string algorithms;
   int cpus = 4;
-  /// What a rank uses in place of a transport; empty: the transport itself.
+  /// The transport that a rank uses in place of its own; empty: its own.
   std::function<transport::Transport*(int rank, transport::Transport&)> observed = {};
 };
 
